@@ -202,7 +202,10 @@ fn cpu_line(
     let (witness, entries, rows, mut doubts) = match traced {
         Some(seen) => {
             let doubts = seen.doubts.clone();
-            (WitnessKind::Trace, Some(seen.entries), &seen.interruptions, doubts)
+            // An interrupt of an idle CPU, or of a program outside all shields, hits the kernel as
+            // far as the trace can tell. The counters count it too.
+            let entries = seen.entries.saturating_add(seen.kernel_interrupts);
+            (WitnessKind::Trace, Some(entries), &seen.interruptions, doubts)
         }
         None => (WitnessKind::Counters, counts.entries, &counts.interruptions, Vec::new()),
     };
@@ -427,7 +430,8 @@ pub(super) mod tests {
         };
         let seen = TraceEvidence {
             cpu: 1,
-            entries: 3,
+            entries: 1,
+            kernel_interrupts: 2,
             interruptions: vec![
                 row(Cause::Tick, "tick_nohz_handler", 2, 0),
                 row(Cause::Workqueue, "vmstat_update", 0, 1),

@@ -10,8 +10,8 @@
 use crate::causes::Culprit;
 use crate::documents::evidence::{
     AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, GateFinding, GateLimit, HiddenTime,
-    InterruptionCount, JudgeReason, Leak, LimitsKept, PositiveControl, SCHEMA, TraceInterference,
-    Verdict, VerdictState, WatchedWorkload, WitnessKind,
+    InterruptionCount, JudgeReason, LONG_NS, Leak, LimitsKept, PositiveControl, SCHEMA,
+    TraceInterference, Verdict, VerdictState, WatchedWorkload, WitnessKind,
 };
 use crate::policy::VerifyLimits;
 use crate::tunables::RemedyAnswer;
@@ -232,10 +232,25 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     if evidence.guest == Some(true) {
         return None;
     }
-    let joined = cpu.joined.as_ref()?;
+    let Some(joined) = &cpu.joined else { return gap_of_unknown_moment(evidence, cpu) };
     let count = joined.long.saturating_sub(cpu.smis.unwrap_or(0));
     let longest_ns = joined.unexplained.max_ns;
     (count > 0).then_some(JudgeReason::GapsUnnamed { count, longest_ns, smis: cpu.smis })
+}
+
+/// The longest gap, where the clock of the trace could not tell when the gaps were. Nothing that the
+/// trace saw can be the reason if it was shorter.
+fn gap_of_unknown_moment(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
+    let gaps = cpu.gaps.as_ref().filter(|gaps| gaps.count > 0)?;
+    let longest_seen = cpu.interruptions.iter().filter_map(|row| row.max_ns).max().unwrap_or(0);
+    let is_unseen = gaps.max_ns >= longest_seen.saturating_add(LONG_NS);
+    let is_traced = absence(evidence, WitnessKind::Trace).is_none();
+    let is_smi = cpu.smis.is_some_and(|smis| smis > 0);
+    (is_traced && is_unseen && !is_smi).then_some(JudgeReason::GapsUnnamed {
+        count: 1,
+        longest_ns: gaps.max_ns,
+        smis: cpu.smis,
+    })
 }
 
 /// Why something on this CPU may have gone unseen.
@@ -587,6 +602,16 @@ mod tests {
         assert_eq!(state(&dark(None)), why("SMIs cannot be counted"));
         let smi = with(dark(Some(1)), |e| e.cpus[0].interruptions.push(row(Cause::Smi, 1, None)));
         assert_eq!(state(&smi), (VerdictState::Leaks, Vec::new()));
+        // A trace whose clock is not that of the sampler cannot tell which gap is whose.
+        let other_clock = |seen_ns| {
+            with(dark(None), |e| {
+                e.cpus[0].joined = None;
+                let page_fault = row(Cause::PageFault, 0, Some(seen_ns));
+                e.cpus[0].interruptions.push(page_fault);
+            })
+        };
+        assert_eq!(state(&other_clock(4_000)), why("SMIs cannot be counted"));
+        assert_eq!(state(&other_clock(49_000)), (VerdictState::Holds, Vec::new()));
         let short = with(dark(Some(0)), |e| e.cpus[0].joined.as_mut().unwrap().long = 0);
         assert_eq!(state(&short), (VerdictState::Holds, Vec::new()));
         // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.

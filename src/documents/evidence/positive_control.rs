@@ -41,6 +41,9 @@ impl PositiveControl {
             }
             (missed @ PositiveControl::Missed { .. }, _)
             | (_, missed @ PositiveControl::Missed { .. }) => missed,
+            (PositiveControl::NotDone { reason }, PositiveControl::NotDone { reason: other }) => {
+                PositiveControl::NotDone { reason: reason.combine(other) }
+            }
             (not_done @ PositiveControl::NotDone { .. }, _)
             | (_, not_done @ PositiveControl::NotDone { .. }) => not_done,
             (
@@ -212,6 +215,16 @@ impl ProvokeFailure {
         }
     }
 
+    /// Both failures: the one that concerns every CPU, or otherwise the CPUs of both.
+    fn combine(self, other: ProvokeFailure) -> ProvokeFailure {
+        match (self, other) {
+            (ProvokeFailure::Idle { cpus, at }, ProvokeFailure::Idle { cpus: more, .. }) => {
+                ProvokeFailure::Idle { cpus: cpus.union(&more), at }
+            }
+            (ProvokeFailure::Idle { .. }, all) | (all, _) => all,
+        }
+    }
+
     /// The same failure, after the sampler had failed too.
     #[must_use]
     pub fn after_sampler(self, sampler: AbsenceReason) -> ProvokeFailure {
@@ -259,6 +272,11 @@ mod tests {
         assert_eq!(seen().combine(missed()), missed());
         assert_eq!(missed().combine(not_done()), missed());
         assert_eq!(not_done().combine(seen()), not_done());
+        let idle = |cpus: &str| PositiveControl::NotDone {
+            reason: ProvokeFailure::Idle { cpus: cpus.parse().unwrap(), at: ControlAt::BeforeSpan },
+        };
+        assert_eq!(idle("2").combine(idle("2-3")), idle("2-3"));
+        assert_eq!(idle("2").combine(not_done()), not_done());
         assert_eq!(seen().combine(seen()), PositiveControl::Seen { provoked: vec![ipis, ipis] });
     }
 }
