@@ -83,10 +83,13 @@ fn named_cpus(param: &KernelParam, setup: &IsolationSetup, machine: &Machine) ->
     let word = plain_word(param);
     let taken = setup.taken.iter().find(|taken| taken.word == word)?;
     let is_domain = taken.kinds.contains(&IsolationKind::Domain);
+    let isolated = isolation.isolated.as_ref().filter(|_| is_domain);
+    if isolated.is_some_and(|isolated| !isolated.intersects(&taken.cpus)) {
+        return None;
+    }
     // The kernel says which CPUs it has taken.
     let shown = match &isolation.nohz_full {
         Some(nohz_full) if name == "nohz_full" && !nohz_full.is_empty() => Some(nohz_full.clone()),
-        _ if is_domain => isolation.isolated.as_ref().map(|it| it.intersection(&taken.cpus)),
         _ => None,
     };
     Some(shown.unwrap_or_else(|| taken.cpus.clone()))
