@@ -24,8 +24,12 @@ pub(super) struct LostCpus {
 }
 
 impl LostCpus {
-    /// Compares the cpuset, to which the shields have moved all programs, with its last step.
+    /// Compares the cpuset, to which the shields have moved all programs, with its last step. An
+    /// undo that was interrupted may have left it as any step did, so nothing counts as lost then.
     pub(super) fn read(host: &Host, journal: &ApplyJournal) -> LostCpus {
+        if journal.undoing.is_some() {
+            return LostCpus::default();
+        }
         let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
         let groups = steps.filter_map(|step| match &step.change {
             Change::MoveTasks { to, .. } => Some(to),
