@@ -238,15 +238,16 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     (count > 0).then_some(JudgeReason::GapsUnnamed { count, longest_ns, smis: cpu.smis })
 }
 
-/// The longest gap, where the clock of the trace could not tell when the gaps were. Nothing that the
-/// trace saw can be the reason if it was shorter.
+/// The longest gap, where the clock of the trace could not tell when the gaps were. What the trace
+/// saw cannot be the reason if all of it was shorter.
 fn gap_of_unknown_moment(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     let gaps = cpu.gaps.as_ref().filter(|gaps| gaps.count > 0)?;
     let longest_seen = cpu.interruptions.iter().filter_map(|row| row.max_ns).max().unwrap_or(0);
     let is_unseen = gaps.max_ns >= longest_seen.saturating_add(LONG_NS);
     let is_traced = absence(evidence, WitnessKind::Trace).is_none();
-    let is_smi = cpu.smis.is_some_and(|smis| smis > 0);
-    (is_traced && is_unseen && !is_smi).then_some(JudgeReason::GapsUnnamed {
+    let is_counted = |count: Option<u64>| count.is_some_and(|count| count > 0);
+    let is_explained = is_counted(cpu.smis) || is_counted(cpu.steal_ns);
+    (is_traced && is_unseen && !is_explained).then_some(JudgeReason::GapsUnnamed {
         count: 1,
         longest_ns: gaps.max_ns,
         smis: cpu.smis,
