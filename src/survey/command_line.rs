@@ -347,11 +347,10 @@ fn requested_isolation(param: &KernelParam, last: usize) -> Option<(Vec<Isolatio
 /// The first flag or part of a list that a kernel of this version does not accept, and the first
 /// release that does.
 fn unknown_part(param: &KernelParam, version: KernelVersion) -> Option<(String, KernelVersion)> {
-    let parts: Vec<&str> = param.value.as_deref()?.split(',').collect();
-    let is_flag = |part: &&&str| part.starts_with(|c: char| c.is_ascii_alphabetic());
-    let flags = match cmdline::same_name(&param.name, "isolcpus") {
-        true => parts.iter().take_while(is_flag).count(),
-        false => 0,
+    let value = param.value.as_deref()?;
+    let (flags, list) = match cmdline::same_name(&param.name, "isolcpus") {
+        true => cmdline::split_isolcpus(value),
+        false => (Vec::new(), value),
     };
     let of_flag = |flag: &str| match flag {
         "domain" | "nohz" => ISOLCPUS_FLAGS,
@@ -367,10 +366,9 @@ fn unknown_part(param: &KernelParam, version: KernelVersion) -> Option<(String, 
         });
         since.max()
     };
-    parts.iter().enumerate().find_map(|(index, part)| {
-        let since = if index < flags { Some(of_flag(part)) } else { of_list(part) };
-        since.filter(|since| version < *since).map(|since| ((*part).to_owned(), since))
-    })
+    let flags = flags.into_iter().map(|flag| (flag, Some(of_flag(flag))));
+    let mut parts = flags.chain(list.split(',').map(|part| (part, of_list(part))));
+    parts.find_map(|(part, since)| Some((part.to_owned(), since.filter(|since| version < *since)?)))
 }
 
 /// Finds isolated CPUs in the default IRQ affinity: the CPUs of the last `irqaffinity=`, and the

@@ -242,7 +242,7 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
 /// saw cannot be the reason if all of it was shorter.
 fn gap_of_unknown_moment(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     let gaps = cpu.gaps.as_ref().filter(|gaps| gaps.count > 0)?;
-    let longest_seen = cpu.interruptions.iter().filter_map(|row| row.max_ns).max().unwrap_or(0);
+    let longest_seen = longest_interruption(cpu).unwrap_or(0);
     let is_unseen = gaps.max_ns >= longest_seen.saturating_add(LONG_NS);
     let is_traced = absence(evidence, WitnessKind::Trace).is_none();
     let is_counted = |count: Option<u64>| count.is_some_and(|count| count > 0);
@@ -367,8 +367,13 @@ fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     match &cpu.gaps {
         Some(gaps) if gaps.count == 0 => Some(0),
         Some(gaps) => Some(gaps.max_ns),
-        None => cpu.interruptions.iter().filter_map(|row| row.max_ns).max(),
+        None => longest_interruption(cpu),
     }
+}
+
+/// The longest interruption in nanoseconds, by the trace.
+fn longest_interruption(cpu: &CpuEvidence) -> Option<u64> {
+    cpu.interruptions.iter().filter_map(|row| row.max_ns).max()
 }
 
 /// Why a gap of that length could have gone unnoticed; empty when it could not.

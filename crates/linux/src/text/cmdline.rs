@@ -102,6 +102,18 @@ pub struct Isolcpus {
     pub unknown: Vec<String>,
 }
 
+/// Splits the value of `isolcpus=` into its flags, known or not, and the list after them.
+#[must_use]
+pub fn split_isolcpus(value: &str) -> (Vec<&str>, &str) {
+    let (mut flags, mut rest) = (Vec::new(), value);
+    while rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        let (flag, after) = rest.split_once(',').unwrap_or((rest, ""));
+        flags.push(flag);
+        rest = after;
+    }
+    (flags, rest)
+}
+
 /// Parses the value of `isolcpus=` like `housekeeping_isolcpus_setup()` (kernel/sched/isolation.c,
 /// 6.12): flags first, unknown ones skipped (since 5.8), then the list. `last` is the highest
 /// possible CPU.
@@ -110,9 +122,8 @@ pub struct Isolcpus {
 /// An invalid flag or list, which the kernel refuses too.
 pub fn isolcpus(value: &str, last: Option<usize>) -> Result<Isolcpus, TextError> {
     let mut parsed = Isolcpus::default();
-    let mut rest = value;
-    while rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        let (flag, after) = rest.split_once(',').unwrap_or((rest, ""));
+    let (flags, list) = split_isolcpus(value);
+    for flag in flags {
         if !flag.bytes().all(|b| b.is_ascii_alphabetic() || b == b'_') {
             return Err(TextError::new(0, "a flag of isolcpus=", flag));
         }
@@ -123,11 +134,10 @@ pub fn isolcpus(value: &str, last: Option<usize>) -> Result<Isolcpus, TextError>
             "io_queue" => parsed.io_queue = true,
             _ => parsed.unknown.push(flag.to_owned()),
         }
-        rest = after;
     }
     parsed.domain |= !parsed.nohz && !parsed.managed_irq;
-    parsed.cpus = CpuSet::parse_list(rest, last)
-        .map_err(|_| TextError::new(0, "a CPU list after the flags of isolcpus=", rest))?;
+    parsed.cpus = CpuSet::parse_list(list, last)
+        .map_err(|_| TextError::new(0, "a CPU list after the flags of isolcpus=", list))?;
     Ok(parsed)
 }
 
