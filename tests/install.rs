@@ -46,6 +46,9 @@ fn steps(target: &str, variables: &[&str]) -> String {
         .args(variables)
         .env("PATH", path_with(&bin))
         .env_remove("DESTDIR")
+        // `make test` runs this; a make below another says in its output which directory it enters.
+        .env_remove("MAKELEVEL")
+        .env_remove("MAKEFLAGS")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
