@@ -352,11 +352,18 @@ struct LatencyRecorder<'a> {
 }
 
 impl LatencyRecorder<'_> {
-    /// Records an event, unless it was due before the measurement began.
+    /// Records an event, unless it was due before the measurement began. Of the events that were
+    /// missed together with it, those due since then are recorded.
     #[inline(always)]
-    fn record(&mut self, wake: WakeEvent) {
+    fn record(&mut self, mut wake: WakeEvent) {
         if wake.due_ns < self.settings.from_ns {
-            return;
+            let before = self.settings.from_ns - wake.due_ns;
+            let periods = before.div_ceil(self.settings.period_ns.max(1));
+            if periods > wake.missed {
+                return;
+            }
+            wake.due_ns += periods * self.settings.period_ns;
+            wake.missed -= periods;
         }
         let tally = self.tally;
         let late = wake.woke_ns.saturating_sub(wake.due_ns);
@@ -585,6 +592,15 @@ mod tests {
         });
         measure(&mut source, &board.tallies()[0], settings);
         (board.tallies()[0].stage(), last)
+    }
+
+    #[test]
+    fn of_a_stall_across_the_start_the_events_after_it_are_recorded() {
+        let settings = ThreadSettings { from_ns: 5_000_000, ..SETTINGS };
+        // Due at 1 to 3 ms, then at 8 ms. Those of 4 to 7 ms were missed.
+        let (_, figures) = measure_late(&[0, 0, 4_500_000, 1], settings);
+        assert_eq!((figures.samples, figures.missed), (2, 2));
+        assert_eq!((figures.min_ns, figures.max_ns), (1, 2_500_000));
     }
 
     #[test]
