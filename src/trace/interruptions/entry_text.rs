@@ -17,9 +17,14 @@ pub enum Privilege {
 pub struct EntryText(Vec<(u64, u64)>);
 
 /// Start and end of the entry code (include/asm-generic/vmlinux.lds.h, 5.18 to 6.18). On x86 the
-/// entries of interrupts lie in a section of their own.
+/// entries of interrupts are in a section of their own.
 const SECTIONS: [(&str, &str); 2] =
     [("__entry_text_start", "__entry_text_end"), ("__irqentry_text_start", "__irqentry_text_end")];
+
+/// The entry code of processors with FRED, which is outside those sections. The entry from the
+/// kernel begins 256 bytes after the one from user mode (arch/x86/entry/entry_64_fred.S, 6.9 to
+/// 6.18).
+const FRED: (&str, u64) = ("asm_fred_entrypoint_user", 512);
 
 impl EntryText {
     /// Finds the entry code of this kernel; `None` where its symbols are hidden or missing.
@@ -28,7 +33,9 @@ impl EntryText {
         let sections = SECTIONS
             .into_iter()
             .filter_map(|(start, end)| Some((symbols.address(start)?, symbols.address(end)?)));
-        let found: Vec<_> = sections.collect();
+        let (fred, length) = FRED;
+        let fred = symbols.address(fred).map(|start| (start, start.saturating_add(length)));
+        let found: Vec<_> = sections.chain(fred).collect();
         (!found.is_empty()).then_some(EntryText(found))
     }
 
@@ -77,5 +84,18 @@ mod tests {
         );
         assert_eq!(privilege(&[]), Privilege::Kernel);
         assert_eq!(EntryText::find(&KernelSymbols::default()), None);
+    }
+
+    #[test]
+    fn entries_of_processors_with_fred_are_found_outside_the_sections() {
+        let symbols = KernelSymbols::parse(
+            "1000 T asm_fred_entrypoint_user\n1100 T asm_fred_entrypoint_kernel\n\
+             2000 T __entry_text_start\n3000 T __entry_text_end\n",
+        );
+        let entry_text = EntryText::find(&symbols).unwrap();
+        let privilege = |callers: &[u64]| entry_text.privilege(callers.iter().copied());
+        assert_eq!(privilege(&[0x500, 0x104a]), Privilege::User);
+        assert_eq!(privilege(&[0x500, 0x114a, 0x700, 0x104a]), Privilege::Kernel, "in a call");
+        assert_eq!(privilege(&[0x500, 0x114a, 0x700]), Privilege::Kernel, "in the idle loop");
     }
 }
