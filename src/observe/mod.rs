@@ -9,7 +9,7 @@ pub mod firmware;
 mod machine;
 mod other_tracers;
 pub mod provoke;
-mod rows;
+pub mod rows;
 pub mod sampler;
 
 pub use machine::read_machine;

@@ -65,6 +65,21 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
     }
 }
 
+/// Whether no tracepoint reports what this row of the counters counts (arch/x86: `trace_*_entry()`
+/// in arch/x86/include/asm/trace/irq_vectors.h, 4.17 to 6.18; the interrupts of Hyper-V and of KVM
+/// have none).
+#[must_use]
+pub fn has_no_tracepoint(cause: Cause, culprit: &Culprit) -> bool {
+    match culprit {
+        Culprit::Event { event } => *event == KernelEvent::HypervisorCallback,
+        Culprit::Interrupt { name } => {
+            let name = name.to_ascii_lowercase();
+            cause == Cause::Irq && !["spurious", "platform"].iter().any(|word| name.contains(word))
+        }
+        _ => matches!(cause, Cause::Nmi | Cause::MachineCheck),
+    }
+}
+
 fn event_entry(event: KernelEvent) -> RowMeaning {
     RowMeaning::Entry(event.cause(), event.into())
 }

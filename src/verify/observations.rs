@@ -1,5 +1,6 @@
 //! Combines what the witnesses saw. Each fact comes from the best witness that was present. Pure.
 
+use crate::causes::culprit::KernelEvent;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, GapAttribution, InterruptionCount,
@@ -8,6 +9,7 @@ use crate::documents::evidence::{
 use crate::observe::counters::{self, CounterSnapshot, CpuCounts};
 use crate::observe::event_counters::ComparedCpu;
 use crate::observe::firmware::{self, SmiCounts};
+use crate::observe::rows::has_no_tracepoint;
 use crate::observe::sampler;
 use crate::trace::TraceEvidence;
 
@@ -154,13 +156,24 @@ fn merge_rows(
 ) -> Vec<InterruptionCount> {
     let mut rows = trace.interruptions.clone();
     for row in counts {
-        let untraced = [Cause::Steal, Cause::Nmi, Cause::MachineCheck].contains(&row.cause);
-        if untraced && !rows.iter().any(|seen| seen.cause == row.cause) {
+        let untraced = row.cause == Cause::Steal || has_no_tracepoint(row.cause, &row.culprit);
+        if untraced && !trace.interruptions.iter().any(|seen| seen.cause == row.cause) {
+            if row.cause == Cause::Irq {
+                rows.iter_mut().for_each(forget_guess);
+            }
             rows.push(row);
         }
     }
     rows.extend(smi_row(smis, trace.joined.as_ref()));
     rows
+}
+
+/// Entries without an event may have been interrupts without a tracepoint.
+fn forget_guess(row: &mut InterruptionCount) {
+    let guesses = [KernelEvent::SyscallOrException, KernelEvent::ExceptionWithoutSignal];
+    if guesses.into_iter().any(|guess| row.culprit == guess.into()) {
+        (row.cause, row.culprit) = (Cause::Unattributed, KernelEvent::WithoutEvent.into());
+    }
 }
 
 /// A doubt when the trace saw less than the counters: its span encloses theirs, so it must see
@@ -295,6 +308,38 @@ mod tests {
             doubts: vec![CpuDoubt::EventsLost { count: 2 }],
         };
         assert_eq!(seen, expected);
+    }
+
+    #[test]
+    fn interrupts_without_a_tracepoint_are_named_by_their_counters() {
+        let rows = |traced: Vec<InterruptionCount>| {
+            let mut all = gathered(Some(TraceEvidence { interruptions: traced, ..trace(8) }), None);
+            for (snapshot, count) in [(&mut all.before, 2), (&mut all.after, 5)] {
+                let table = format!(
+                    " CPU3\nHYP: {count} Hypervisor callback interrupts\n\
+                     HRE: {count} Hyper-V reenlightenment interrupts\n\
+                     SPU: {count} Spurious interrupts\n"
+                );
+                snapshot.interrupts = interrupts::parse(&table).map_err(|e| e.to_string());
+            }
+            let rows = all.cpu_evidence(3, WatchedWorkload::Given).interruptions.into_iter();
+            let rows = rows.filter(|row| row.cause != Cause::Steal);
+            rows.map(|row| (row.count, row.culprit.to_string())).collect::<Vec<_>>()
+        };
+        let guess = InterruptionCount::counted(
+            Cause::Unattributed,
+            KernelEvent::SyscallOrException.into(),
+            7,
+            WitnessKind::Trace,
+        );
+        let told = [
+            (7, "an entry into the kernel without an event".to_owned()),
+            (3, "Hyper-V reenlightenment interrupts".to_owned()),
+            (3, "hypervisor callback".to_owned()),
+        ];
+        assert_eq!(rows(vec![guess]), told);
+        let device = row(Cause::Irq, 7, WitnessKind::Trace);
+        assert_eq!(rows(vec![device]).len(), 1, "on Xen the callback delivers traced interrupts");
     }
 
     #[test]
