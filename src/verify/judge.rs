@@ -362,13 +362,11 @@ fn without_repeats(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
     seen
 }
 
-/// The longest gap in nanoseconds: as the sampler saw it, or else by the trace.
+/// The longest gap in nanoseconds, by the sampler or by the trace. The sampler counts no gap that
+/// is under way when the span begins or ends.
 fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
-    match &cpu.gaps {
-        Some(gaps) if gaps.count == 0 => Some(0),
-        Some(gaps) => Some(gaps.max_ns),
-        None => longest_interruption(cpu),
-    }
+    let sampled = cpu.gaps.as_ref().map(|gaps| if gaps.count == 0 { 0 } else { gaps.max_ns });
+    sampled.max(longest_interruption(cpu))
 }
 
 /// The longest interruption in nanoseconds, by the trace.
@@ -626,6 +624,19 @@ mod tests {
         let limits =
             VerifyLimits { max_entries: None, max_gap_ns: Some(20_000), two_witnesses: false };
         assert_eq!(judge(&guest, &limits, &|_| RemedyAnswer::Unknown).gates[0].held, Some(false));
+    }
+
+    #[test]
+    fn a_gap_limit_fails_for_what_only_the_trace_saw() {
+        let held = |traced_ns: u64| {
+            let evidence = with(clean(), |e| {
+                e.cpus[0].interruptions.push(row(Cause::Tick, 1, Some(traced_ns)));
+            });
+            let limits =
+                VerifyLimits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
+            judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates[0].held
+        };
+        assert_eq!((held(4_000), held(8_000)), (Some(true), Some(false)));
     }
 
     #[test]
