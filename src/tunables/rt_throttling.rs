@@ -2,7 +2,7 @@
 
 use super::setting::FileSetting;
 use crate::causes::Cause;
-use crate::causes::culprit::CulpritPattern;
+use crate::causes::culprit::{CulpritPattern, KernelEvent};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::OffReason;
@@ -32,8 +32,11 @@ Documentation/scheduler/sched-rt-group.rst.",
     value: "-1",
     compare: ValueComparison::Text,
     reason: "a real-time task is otherwise throttled when it runs for 0.95 s of a second",
-    removes: &[Cause::Hrtimer],
-    culprits: &[CulpritPattern::Function("sched_rt_period_timer")],
+    removes: &[Cause::Hrtimer, Cause::Throttling],
+    culprits: &[
+        CulpritPattern::Function("sched_rt_period_timer"),
+        CulpritPattern::Event(KernelEvent::RuntimeExhausted),
+    ],
     risk: Risk::Medium,
     optional: for_cyclic,
     disturbs: None,

@@ -147,6 +147,8 @@ named! {
         FrequencySet: Frequency => "set from this CPU",
         /// The workload went to sleep in a system call that was not traced.
         Slept: Syscall => "went to sleep (in a system call that was not traced)",
+        /// The scheduler let the CPU idle although the workload could run.
+        RuntimeExhausted: Throttling => "its CPU time was used up",
         /// Only context tracking reports the entry.
         WithoutEvent: Unattributed => "an entry into the kernel without an event",
         /// An entry without an event while system calls were traced: an exception that x86 reports

@@ -1,6 +1,6 @@
 //! [`CulpritPattern`]: matches culprits of one kind. Pure.
 
-use super::{Culprit, RaisedBy, TickDependency};
+use super::{Culprit, KernelEvent, RaisedBy, TickDependency};
 
 /// A pattern for culprits, used by tunables and by pages of `explain`. Names are the kernel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum CulpritPattern {
     AnyIrq,
     /// A work item of an unbound kworker.
     UnboundWork,
+    /// What the kernel reports without a name.
+    Event(KernelEvent),
     /// The tick, kept for this.
     TickKeptBy(TickDependency),
 }
@@ -27,6 +29,7 @@ impl CulpritPattern {
             (CulpritPattern::Kthread(begin), Culprit::Kthread { comm }) => comm.starts_with(begin),
             (CulpritPattern::Softirq(wanted), Culprit::Softirq { name, .. }) => name == wanted,
             (CulpritPattern::AnyIrq, Culprit::Irq { .. }) => true,
+            (CulpritPattern::Event(wanted), Culprit::Event { event }) => *event == wanted,
             (CulpritPattern::AnyIrq, _) => {
                 matches!(culprit.raised_by(), Some(RaisedBy::Irq { .. }))
             }

@@ -17,6 +17,7 @@ mod smi;
 mod softirq;
 mod steal;
 mod syscall;
+mod throttling;
 mod tick;
 mod timer;
 mod unattributed;
@@ -87,6 +88,8 @@ causes! {
     Kthread => kthread::ENTRY,
     /// Another user task.
     UserTask => user_task::ENTRY,
+    /// The workload had to wait, because a limit of CPU time was used up.
+    Throttling => throttling::ENTRY,
     /// A page fault of the workload.
     PageFault => page_fault::ENTRY,
     /// A system call of the workload.

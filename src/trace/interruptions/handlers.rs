@@ -41,7 +41,7 @@ impl InterruptionTracker {
             EventKind::TimerEnd => self.close_frame(at, InterruptionKind::Timer),
             EventKind::Call => self.on_call(context, at, values.number()?),
             EventKind::CallEnd => self.close_frame(at, InterruptionKind::Call),
-            EventKind::Work => self.on_work(at, values.number()?),
+            EventKind::Work => self.on_work(at, event.pid, values.number()?),
             EventKind::WorkEnd => self.on_work_end(at, event.pid),
             EventKind::Switch => {
                 let EventValues::Switch { blocks, pid, comm } = values else { return None };

@@ -136,17 +136,20 @@ impl InterruptionTracker {
         privilege
     }
 
-    /// Something enters from outside: nested in an open frame, or as a new interruption.
+    /// Something enters from outside, or runs at the end of what did: nested in an open frame,
+    /// after a request to reschedule, or as a new interruption.
     pub(super) fn enter(&mut self, at: u64) {
-        self.enter_from(at, Privilege::User);
+        self.enter_from(at, None);
     }
 
-    /// The same with a known origin: a page fault without a reported end is still open when the
-    /// interrupt hit the kernel.
-    pub(super) fn enter_from(&mut self, at: u64, privilege: Privilege) {
+    /// The same with a known origin. From user mode it is a new interruption, even after a request
+    /// to reschedule that led to no switch. If it hit the kernel, a page fault without a reported
+    /// end is still open.
+    pub(super) fn enter_from(&mut self, at: u64, privilege: Option<Privilege>) {
         match self.interruption {
-            Some(interruption) if !self.frames.is_empty() || interruption.resched => {}
-            Some(interruption) if interruption.fault && privilege == Privilege::Kernel => {}
+            Some(_) if !self.frames.is_empty() => {}
+            Some(interruption) if interruption.resched && privilege != Some(Privilege::User) => {}
+            Some(interruption) if interruption.fault && privilege == Some(Privilege::Kernel) => {}
             Some(_) => {
                 self.end_unless_nested();
                 self.begin_interruption(at);

@@ -2,6 +2,7 @@
 //! tracking reports.
 
 use super::super::breach::StackOwner;
+use super::super::entry_text::Privilege;
 use super::super::parts::{IdleSince, InterruptionKind};
 use super::super::{InterruptionTracker, UNKNOWN};
 use crate::causes::Cause;
@@ -14,7 +15,7 @@ impl InterruptionTracker {
         if !self.runs_workload {
             return;
         }
-        self.enter(at);
+        self.enter_from(at, Some(Privilege::User));
         let bits = u8::try_from(bits & 0xff).unwrap_or(0);
         let key = CulpritKey { cause: Cause::PageFault, culprit: TracedCulprit::Fault(bits) };
         self.push_frame(at, InterruptionKind::PageFault, key);
@@ -68,7 +69,7 @@ impl InterruptionTracker {
     pub(super) fn on_syscall(&mut self, at: u64, number: u64) {
         self.count_user_entry();
         if self.runs_workload {
-            self.enter(at);
+            self.enter_from(at, Some(Privilege::User));
             let culprit = TracedCulprit::Syscall(number);
             self.push_frame(
                 at,

@@ -21,7 +21,7 @@ impl InterruptionTracker {
             otherwise.culprit = TracedCulprit::Raised(self.find_raiser(context, at));
             key = Some(otherwise);
         }
-        self.enter_from(at, privilege);
+        self.enter_from(at, Some(privilege));
         let alone = self.interruption.is_some_and(|interruption| !interruption.has_first);
         let fault = self.interruption.is_some_and(|interruption| interruption.fault);
         self.open_frame(at, InterruptionKind::Vector(vector), key, otherwise);
@@ -69,7 +69,7 @@ impl InterruptionTracker {
             self.interruption.and_then(|interruption| interruption.last_handler).filter(|_| same);
         if !same {
             let privilege = self.count_interrupt();
-            self.enter_from(at, privilege);
+            self.enter_from(at, Some(privilege));
         }
         let fault = self.interruption.is_some_and(|interruption| interruption.fault);
         self.push_frame(at, InterruptionKind::Irq, CulpritKey { cause: Cause::Irq, culprit });
@@ -158,7 +158,7 @@ impl InterruptionTracker {
         let mut inside = false;
         if !same {
             let privilege = self.count_nmi();
-            self.enter_from(start, privilege);
+            self.enter_from(start, Some(privilege));
             inside = privilege == Privilege::Kernel && !self.frames.is_empty();
         }
         self.charge_time(start);

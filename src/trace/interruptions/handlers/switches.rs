@@ -20,8 +20,17 @@ impl InterruptionTracker {
         let at = event.at;
         self.stats.switches += 1;
         self.privilege_level.unnamed = false;
+        let could_run = self.runs_workload && event.pid != 0 && !blocks;
+        // Without a request to reschedule it yields: a SCHED_DEADLINE task ends its period this
+        // way (sched_yield(2)).
+        let is_throttled = self.interruption.is_some_and(|interruption| {
+            next == 0 && (interruption.throttled || (could_run && interruption.resched))
+        });
         self.leave_task(at, event.pid, blocks);
         self.set_running_task(context, next);
+        if is_throttled {
+            return self.enter_throttled(at);
+        }
         let resumes_in_kernel = self.runs_workload && !self.frames.is_empty();
         if (self.runs_workload || next == 0) && !resumes_in_kernel {
             if self.interruption.is_some() {
@@ -98,26 +107,57 @@ impl InterruptionTracker {
     /// A task other than the workload begins to run.
     fn enter_task(&mut self, at: u64, pid: i32, comm: ShortName) {
         self.charge_time(at);
-        if let Some(interruption) = &mut self.interruption
-            && interruption.carrier
+        if self.interruption.is_some_and(|interruption| interruption.carrier)
             && self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel)
         {
-            // The IPI only woke the task; the task is the cause.
-            if let Some(key) = interruption.primary.take() {
-                self.stats.rows.row(key).nested += 1;
-            }
-            interruption.has_first = false;
-            interruption.carrier = false;
+            // The IPI only woke the task.
+            self.nest_first();
         }
         let task = CulpritKey { cause: Cause::Kthread, culprit: TracedCulprit::Task { pid, comm } };
         // A kworker is named after its work item.
         let unknown = if comm.starts_with(b"kworker/") { None } else { Some(task) };
-        let key = self.suspended.get(&pid).copied().or(unknown);
+        let item = || self.suspended.get(&pid).copied();
+        let key = unknown.or_else(item);
         self.open_frame(at, InterruptionKind::Task, key, task);
     }
 
-    pub(super) fn on_work(&mut self, at: u64, function: u64) {
-        let task = self.frames.iter().rev().find(|frame| frame.kind == InterruptionKind::Task);
+    /// The workload could run, but the CPU idles.
+    fn enter_throttled(&mut self, at: u64) {
+        self.charge_time(at);
+        let is_throttled = self.interruption.is_some_and(|interruption| interruption.throttled);
+        let in_kernel = self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
+        if in_kernel && !is_throttled {
+            // The interrupt only measured the time.
+            self.nest_first();
+        }
+        if let Some(interruption) = &mut self.interruption {
+            interruption.throttled = true;
+        }
+        let culprit = TracedCulprit::Event(KernelEvent::RuntimeExhausted);
+        let key = CulpritKey { cause: Cause::Throttling, culprit };
+        self.push_frame(at, InterruptionKind::Task, key);
+    }
+
+    /// What began the interruption only brought what comes now, which becomes its cause.
+    fn nest_first(&mut self) {
+        let Some(interruption) = &mut self.interruption else { return };
+        if let Some(key) = interruption.primary.take() {
+            self.stats.rows.row(key).nested += 1;
+        }
+        interruption.has_first = false;
+        interruption.carrier = false;
+    }
+
+    pub(super) fn on_work(&mut self, at: u64, pid: i32, function: u64) {
+        // A kworker has one work item at a time: it finished that one on another CPU.
+        let finished = self.suspended.remove(&pid);
+        let mut frames = self.frames.iter_mut().rev();
+        let mut task = frames.find(|frame| frame.kind == InterruptionKind::Task);
+        if let (Some(finished), Some(frame)) = (finished, &mut task)
+            && frame.key == Some(finished)
+        {
+            frame.key = None;
+        }
         let unbound = task.is_some_and(|frame| match frame.otherwise.culprit {
             TracedCulprit::Task { comm, .. } => comm.starts_with(b"kworker/u"),
             _ => false,

@@ -1,0 +1,25 @@
+//! `throttling`: its name, its page and other words for it. Pure.
+
+use super::CauseEntry;
+
+pub(super) const ENTRY: CauseEntry = CauseEntry {
+    name: "throttling",
+    summary: "the workload had used up its CPU time and had to wait",
+    words: &[],
+    beginnings: &[],
+    page: PAGE,
+};
+
+const PAGE: &str = "\
+The workload was ready to run, but the scheduler let the CPU idle, because a limit of CPU time was
+used up:
+
+- Real-time throttling: before 6.12 a real-time task may run for 0.95 s of a second
+  (`rt-throttling`). Since 6.12 only kernels with CONFIG_RT_GROUP_SCHED have it.
+- `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all programs of the cgroup together.
+- A SCHED_DEADLINE task waits for its next period when its runtime is used up.
+
+It is recognized by a switch from the workload to the idle task that an interrupt requested.
+
+Source: sched_rt_runtime_exceeded() in kernel/sched/rt.c (6.1), throttle_cfs_rq() in
+kernel/sched/fair.c and update_curr_dl_se() in kernel/sched/deadline.c (6.12).";
