@@ -20,12 +20,13 @@ impl InterruptionTracker {
         let at = event.at;
         self.stats.switches += 1;
         self.privilege_level.unnamed = false;
-        let could_run = self.runs_workload && event.pid != 0 && !blocks;
         // Without a request to reschedule it yields: a SCHED_DEADLINE task ends its period this
         // way (sched_yield(2)).
-        let is_throttled = self.interruption.is_some_and(|interruption| {
-            next == 0 && (interruption.throttled || (could_run && interruption.resched))
-        });
+        let is_throttled = next == 0
+            && self.interruption.is_some_and(|interruption| match self.runs_workload {
+                true => event.pid != 0 && !blocks && interruption.resched,
+                false => interruption.throttled,
+            });
         self.leave_task(at, event.pid, blocks);
         self.set_running_task(context, next);
         if is_throttled {
