@@ -14,6 +14,10 @@ const NEED_RESCHED: u64 = 0x04 | 0x02;
 /// (`TASK_REPORT`, include/linux/sched.h, 4.14 to 6.18).
 const BLOCKED: u64 = 0xff;
 
+/// Priorities of real-time tasks in events: 0 is the highest, and those of other tasks are higher
+/// numbers. Tasks of SCHED_DEADLINE have -1 (include/linux/sched/prio.h, 4.17 to 6.18).
+const REAL_TIME: std::ops::Range<i32> = 0..100;
+
 /// A short name, stored without allocation; longer names are truncated.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ShortName([u8; 24]);
@@ -49,6 +53,31 @@ impl std::fmt::Debug for ShortName {
     }
 }
 
+/// Why a task no longer runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskLeft {
+    /// It waits for something, or it ended.
+    Blocks,
+    /// It was preempted.
+    Preempted,
+    /// It is a real-time task that could run, and one of lower priority runs: its CPU time was used
+    /// up, or the kernel serves the others.
+    Overtaken,
+}
+
+impl TaskLeft {
+    /// From `prev_state`, `prev_prio` and `next_prio`.
+    fn from_fields(state: u64, priority: i32, next_priority: i32) -> TaskLeft {
+        if state & BLOCKED != 0 {
+            TaskLeft::Blocks
+        } else if REAL_TIME.contains(&priority) && next_priority > priority {
+            TaskLeft::Overtaken
+        } else {
+            TaskLeft::Preempted
+        }
+    }
+}
+
 /// An event on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceEvent {
@@ -80,8 +109,8 @@ pub enum EventValues {
     },
     /// A switch.
     Switch {
-        /// Whether the previous task blocks; otherwise it was preempted.
-        blocks: bool,
+        /// Why the previous task no longer runs.
+        left: TaskLeft,
         /// The next task.
         pid: i32,
         /// Its command name.
@@ -158,7 +187,7 @@ struct FieldSlot {
     common: CommonFields,
     /// What the fields are decoded to.
     needed: EventFields,
-    fields: [Option<EventField>; 3],
+    fields: [Option<EventField>; 5],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -226,7 +255,7 @@ fn slot(index: usize, spec: &'static EventSpec, format: &EventFormat) -> Option<
     if (kind.offset, kind.size) != (0, 2) {
         return None;
     }
-    let mut fields = [None; 3];
+    let mut fields = [None; 5];
     for (place, name) in fields.iter_mut().zip(spec.fields.names()) {
         *place = Some(format.field(name)?);
     }
@@ -262,7 +291,11 @@ impl FieldSlot {
                 name: self.name(bytes, 1)?,
             },
             EventFields::Switch(_) => EventValues::Switch {
-                blocks: self.number(bytes, 0)? & BLOCKED != 0,
+                left: TaskLeft::from_fields(
+                    self.number(bytes, 0)?,
+                    self.signed(bytes, 3)?,
+                    self.signed(bytes, 4)?,
+                ),
                 pid: self.signed(bytes, 1)?,
                 comm: self.name(bytes, 2)?,
             },
@@ -351,7 +384,7 @@ format:
             resched: true,
             kind: EventKind::Switch,
             values: EventValues::Switch {
-                blocks: true,
+                left: TaskLeft::Blocks,
                 pid: 24,
                 comm: ShortName::new(b"ksoftirqd/3"),
             },
@@ -388,10 +421,16 @@ format:
     #[test]
     fn a_preempted_task_does_not_block() {
         // `R+` of 4.14 to 6.18: only the bit above TASK_REPORT.
-        let bytes = record(64, &[(0, &[53, 1, 0]), (32, &[0, 1])]);
-        let decoded = decoder(SWITCH_6_12).0.decode(&RawRecord { timestamp: 0, bytes: &bytes });
-        let DecodedRecord::Event(_, event) = decoded else { panic!("{decoded:?}") };
-        assert!(matches!(event.values, EventValues::Switch { blocks: false, .. }));
+        let left = |priority: u8, next: u8| {
+            let switch = [(0, &[53, 1, 0][..]), (28, &[priority]), (32, &[0, 1]), (60, &[next])];
+            let bytes = record(64, &switch);
+            let decoded = decoder(SWITCH_6_12).0.decode(&RawRecord { timestamp: 0, bytes: &bytes });
+            let DecodedRecord::Event(_, event) = decoded else { panic!("{decoded:?}") };
+            let EventValues::Switch { left, .. } = event.values else { panic!("{event:?}") };
+            left
+        };
+        assert_eq!((left(120, 120), left(49, 0)), (TaskLeft::Preempted, TaskLeft::Preempted));
+        assert_eq!((left(49, 49), left(49, 120)), (TaskLeft::Preempted, TaskLeft::Overtaken));
     }
 
     #[test]

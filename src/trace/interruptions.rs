@@ -284,7 +284,7 @@ impl InterruptionTracker {
             ticks_outside_frames: 0,
             last_handler: None,
             fault: false,
-            throttled: false,
+            workload_waits: false,
         });
     }
 

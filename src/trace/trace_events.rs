@@ -168,8 +168,8 @@ pub enum EventFields {
     Number([&'static str; 1]),
     /// The number and the name of a device interrupt.
     Irq([&'static str; 2]),
-    /// The state of the previous task, and the number and name of the next.
-    Switch([&'static str; 3]),
+    /// The state of the previous task, the number and name of the next, and the priorities of both.
+    Switch([&'static str; 5]),
     /// Whether the tick was stopped, and what it is needed for.
     Tick([&'static str; 2]),
     /// The number of a signal, and `si_code`.
@@ -191,7 +191,8 @@ impl EventFields {
             | EventFields::Tick(names)
             | EventFields::Signal(names)
             | EventFields::Fork(names) => names,
-            EventFields::Switch(names) | EventFields::Nmi(names) => names,
+            EventFields::Nmi(names) => names,
+            EventFields::Switch(names) => names,
         }
     }
 }
@@ -299,7 +300,7 @@ const OTHERS: &[EventSpec] = &[
             "sched",
             "sched_switch",
             EventKind::Switch,
-            EventFields::Switch(["prev_state", "next_pid", "next_comm"]),
+            EventFields::Switch(["prev_state", "next_pid", "next_comm", "prev_prio", "next_prio"]),
         )
     },
     spec(

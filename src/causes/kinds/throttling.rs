@@ -19,7 +19,9 @@ used up:
 - `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all programs of the cgroup together.
 - A SCHED_DEADLINE task waits for its next period when its runtime is used up.
 
-It is recognized by a switch from the workload to the idle task that an interrupt requested.
+It is recognized by the idle task running although the workload was not asleep: an interrupt had
+requested a switch to it, or a task of lower priority had taken the place of a real-time task. The
+priorities are those of sched:sched_switch.
 
 Source: sched_rt_runtime_exceeded() in kernel/sched/rt.c (6.1), throttle_cfs_rq() in
 kernel/sched/fair.c and update_curr_dl_se() in kernel/sched/deadline.c (6.12).";

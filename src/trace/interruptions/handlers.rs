@@ -44,8 +44,8 @@ impl InterruptionTracker {
             EventKind::Work => self.on_work(at, event.pid, values.number()?),
             EventKind::WorkEnd => self.on_work_end(at, event.pid),
             EventKind::Switch => {
-                let EventValues::Switch { blocks, pid, comm } = values else { return None };
-                self.on_switch(context, event, blocks, pid, comm);
+                let EventValues::Switch { left, pid, comm } = values else { return None };
+                self.on_switch(context, event, left, (pid, comm));
             }
             EventKind::Fork => {
                 let EventValues::Fork { parent, child } = values else { return None };

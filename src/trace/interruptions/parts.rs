@@ -119,8 +119,8 @@ pub(super) struct Interruption {
     pub(super) last_handler: Option<TracedCulprit>,
     /// Whether it is a page fault that may still go to sleep.
     pub(super) fault: bool,
-    /// Whether a limit of CPU time keeps the workload from running.
-    pub(super) throttled: bool,
+    /// Whether the workload could run, but waits for CPU time.
+    pub(super) workload_waits: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::trace::culprit_stats::{CulpritNames, TICK, TaskName};
-use crate::trace::decode::{DecodedRecord, EventDecoder, EventValues};
+use crate::trace::decode::{DecodedRecord, EventDecoder, EventValues, TaskLeft};
 use crate::trace::trace_events::{self, EventFields, X86Vector};
 use cpushield_linux::clock::TickScale;
 use cpushield_linux::ring_buffer::RawRecord;
@@ -109,6 +109,15 @@ fn hex(word: &str) -> u64 {
     u64::from_str_radix(word, 16).unwrap()
 }
 
+fn task_left(letter: &str) -> Option<TaskLeft> {
+    match letter {
+        "S" => Some(TaskLeft::Blocks),
+        "R" => Some(TaskLeft::Preempted),
+        "O" => Some(TaskLeft::Overtaken),
+        _ => None,
+    }
+}
+
 /// `AT PID NAME VALUES… [!]`; `!` sets the reschedule flag. The name is a word of this list, or the
 /// name of an event with at most one field.
 fn event(words: &[&str]) -> Option<TraceEvent> {
@@ -149,8 +158,8 @@ fn event(words: &[&str]) -> Option<TraceEvent> {
         "-work" => (EventKind::WorkEnd, EventValues::Nothing),
         "switch" => {
             let comm = ShortName::new(values.get(2)?.as_bytes());
-            let blocks = *values.first()? == "S";
-            (EventKind::Switch, EventValues::Switch { blocks, pid: small(1)?, comm })
+            let left = task_left(values.first()?)?;
+            (EventKind::Switch, EventValues::Switch { left, pid: small(1)?, comm })
         }
         "fork" => (EventKind::Fork, EventValues::Fork { parent: small(0)?, child: small(1)? }),
         "fault" => (EventKind::PageFault, EventValues::Number(number(0).unwrap_or(4))),
@@ -220,7 +229,7 @@ fn every_event_of_the_table_is_decoded_and_handled() {
         let (decoder, unusable) =
             EventDecoder::new(&[(spec, EventFormat::parse(&format).unwrap())]);
         assert!(unusable.is_empty(), "{unusable:?}");
-        let decoded = decoder.decode(&RawRecord { timestamp: 1, bytes: &[0; 32] });
+        let decoded = decoder.decode(&RawRecord { timestamp: 1, bytes: &[0; 48] });
         let DecodedRecord::Event(_, event) = decoded else { panic!("{decoded:?}") };
         let mut bench = TrackerBench::new();
         assert!(bench.tracker.dispatch(&mut bench.context, &event).is_some(), "{}", spec.name);
@@ -241,6 +250,11 @@ fn any_event() -> impl Strategy<Value = TraceEvent> {
     let values = (0..20u64, vector, 0..4i32, any::<bool>()).prop_map(|(n, vector, pid, blocks)| {
         let comm = ShortName::new(if n % 2 == 0 { b"kworker/1:1" } else { b"sh" });
         let name = comm;
+        let left = match pid {
+            _ if blocks => TaskLeft::Blocks,
+            0 | 1 => TaskLeft::Preempted,
+            _ => TaskLeft::Overtaken,
+        };
         match n {
             0..4 => (EventKind::Vector(vector), EventValues::Nothing),
             4..7 => (EventKind::VectorEnd(vector), EventValues::Nothing),
@@ -257,7 +271,7 @@ fn any_event() -> impl Strategy<Value = TraceEvent> {
             16 => (EventKind::SyscallEnd, EventValues::Nothing),
             17 => (EventKind::UserExit, EventValues::Nothing),
             18 => (EventKind::UserEnter, EventValues::Nothing),
-            _ => (EventKind::Switch, EventValues::Switch { blocks, pid, comm }),
+            _ => (EventKind::Switch, EventValues::Switch { left, pid, comm }),
         }
     });
     (0..9u64, 0..4i32, any::<bool>(), values).prop_map(|(at, pid, resched, (kind, values))| {

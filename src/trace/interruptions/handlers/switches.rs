@@ -6,34 +6,24 @@ use super::super::{InterruptionTracker, SUSPENDED_MAX, TraceContext, UNKNOWN};
 use crate::causes::Cause;
 use crate::causes::culprit::KernelEvent;
 use crate::trace::culprit_stats::{CulpritKey, TracedCulprit};
-use crate::trace::decode::{ShortName, TraceEvent};
+use crate::trace::decode::{ShortName, TaskLeft, TraceEvent};
 
 impl InterruptionTracker {
     pub(super) fn on_switch(
         &mut self,
         context: &TraceContext,
         event: &TraceEvent,
-        blocks: bool,
-        next: i32,
-        comm: ShortName,
+        left: TaskLeft,
+        (next, comm): (i32, ShortName),
     ) {
         let at = event.at;
         self.stats.switches += 1;
         self.privilege_level.unnamed = false;
-        // Without a request to reschedule it yields: a SCHED_DEADLINE task ends its period this
-        // way (sched_yield(2)).
-        let is_throttled = next == 0
-            && self.interruption.is_some_and(|interruption| match self.runs_workload {
-                true => event.pid != 0 && !blocks && interruption.resched,
-                false => interruption.throttled,
-            });
-        self.leave_task(at, event.pid, blocks);
+        let waits = self.workload_waits(event.pid, left, next);
+        self.leave_task(at, event.pid, left == TaskLeft::Blocks);
         self.set_running_task(context, next);
-        if is_throttled {
-            return self.enter_throttled(at);
-        }
         let resumes_in_kernel = self.runs_workload && !self.frames.is_empty();
-        if (self.runs_workload || next == 0) && !resumes_in_kernel {
+        if (self.runs_workload || (next == 0 && !waits)) && !resumes_in_kernel {
             if self.interruption.is_some() {
                 self.charge_time(at);
                 self.end_interruption(at);
@@ -43,7 +33,26 @@ impl InterruptionTracker {
             if self.interruption.is_none() {
                 self.begin_interruption(at);
             }
-            self.enter_task(at, next, comm);
+            if let Some(interruption) = &mut self.interruption {
+                interruption.workload_waits = waits;
+            }
+            if next == 0 { self.enter_idle(at) } else { self.enter_task(at, next, comm) }
+        }
+    }
+
+    /// Whether the workload could run, but waits for CPU time. A task that yields to the idle task
+    /// does not: one of SCHED_DEADLINE ends its period this way (sched_yield(2)), and there is no
+    /// request to reschedule.
+    fn workload_waits(&self, pid: i32, left: TaskLeft, next: i32) -> bool {
+        if !self.runs_workload || pid == 0 {
+            return self.interruption.is_some_and(|interruption| interruption.workload_waits);
+        }
+        match left {
+            TaskLeft::Blocks => false,
+            TaskLeft::Preempted => {
+                next == 0 && self.interruption.is_some_and(|interruption| interruption.resched)
+            }
+            TaskLeft::Overtaken => true,
         }
     }
 
@@ -122,20 +131,17 @@ impl InterruptionTracker {
         self.open_frame(at, InterruptionKind::Task, key, task);
     }
 
-    /// The workload could run, but the CPU idles.
-    fn enter_throttled(&mut self, at: u64) {
+    /// The CPU idles while the workload waits for CPU time.
+    fn enter_idle(&mut self, at: u64) {
         self.charge_time(at);
-        let is_throttled = self.interruption.is_some_and(|interruption| interruption.throttled);
-        let in_kernel = self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
-        if in_kernel && !is_throttled {
-            // The interrupt only measured the time.
-            self.nest_first();
-        }
-        if let Some(interruption) = &mut self.interruption {
-            interruption.throttled = true;
-        }
         let culprit = TracedCulprit::Event(KernelEvent::RuntimeExhausted);
         let key = CulpritKey { cause: Cause::Throttling, culprit };
+        let in_kernel = self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
+        let is_first = self.interruption.is_some_and(|it| it.primary != Some(key));
+        if in_kernel && is_first {
+            // What came before only measured the time, or used it.
+            self.nest_first();
+        }
         self.push_frame(at, InterruptionKind::Task, key);
     }
 
