@@ -15,7 +15,8 @@ document = json.load(open("/tmp/verdict"))
 rows = document["evidence"]["cpus"][0]["interruptions"]
 waits = [row for row in rows if row["cause"] == "throttling"]
 assert len(waits) == 1, rows
-assert low <= waits[0]["count"] + waits[0]["nested"] <= high, waits
+# `nested` counts the rest of a wait after another task ran.
+assert low <= waits[0]["count"] <= high, waits
 assert waits[0]["max_ns"] > 10_000_000, waits
 gate = document["verdict"]["gates"][0]
 assert gate["held"] is False and gate["found"]["longest_ns"] >= waits[0]["max_ns"], gate
