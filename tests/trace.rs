@@ -181,9 +181,11 @@ const SWITCH: &str = "name: sched_switch\nID: 309\nformat:\n\
     \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
     \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+    \tfield:int prev_prio;\toffset:28;\tsize:4;\tsigned:1;\n\
     \tfield:long prev_state;\toffset:32;\tsize:8;\tsigned:1;\n\
     \tfield:char next_comm[16];\toffset:40;\tsize:16;\tsigned:0;\n\
-    \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
+    \tfield:pid_t next_pid;\toffset:56;\tsize:4;\tsigned:1;\n\
+    \tfield:int next_prio;\toffset:60;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
 
 /// A page full of switches between the workload (100) and tasks that always differ.
 fn page_of_switches(n: u64) -> Vec<u8> {
