@@ -26,6 +26,8 @@ pub(super) fn shown_by<'a>(host: &Host, path: &'a str) -> &'a str {
 /// - Only the wanted CPUs that are shielded are missing: the version of a shield that leaves has
 ///   them still. The kernel adds them when that version leaves.
 ///
+/// CPUs that no partition has any more are missing for another reason; see [`write_stale_mask`].
+///
 /// # Errors
 /// The files cannot be read.
 pub(super) fn without_writing(
@@ -40,7 +42,10 @@ pub(super) fn without_writing(
     let (requested_text, text) = (host.read_line(REQUESTED)?, host.read_line(UNBOUND)?);
     let masks = [&requested_text, &text, value].map(|mask| CpuSet::parse_mask(mask));
     let [Ok(requested), Ok(in_force), Ok(wanted)] = masks else { return Ok(None) };
-    let excluded = requested.difference(&in_force);
+    let mut excluded = requested.difference(&in_force);
+    if let Some(isolated) = isolated(host)? {
+        excluded = excluded.intersection(&isolated);
+    }
     if wanted == in_force || excluded.is_empty() {
         return Ok(None);
     }
@@ -50,7 +55,7 @@ pub(super) fn without_writing(
              restored, unbound work would run on the CPUs of that partition"
         ))));
     }
-    let is_kept = in_force.is_subset(&wanted) && wanted.difference(&in_force).is_subset(shielded);
+    let is_kept = in_force.is_subset(&wanted) && wanted.difference(&in_force).is_subset(&excluded);
     Ok(is_kept.then(|| PerformedChange {
         left: Some(text),
         ..PerformedChange::with_outcome(Outcome::AlreadySo)
@@ -78,14 +83,22 @@ pub(super) fn write_stale_mask(host: &Host) -> Result<Option<String>> {
 
 /// Returns the mask in force where no isolated partition explains what it lacks.
 fn stale_mask(host: &Host) -> Result<Option<String>> {
-    if [UNBOUND, REQUESTED, ISOLATED].iter().any(|path| !host.exists(path)) {
+    if [UNBOUND, REQUESTED].iter().any(|path| !host.exists(path)) {
         return Ok(None);
     }
     let (requested, in_force) = (host.read_line(REQUESTED)?, host.read_line(UNBOUND)?);
     let sets = (CpuSet::parse_mask(&requested), CpuSet::parse_mask(&in_force));
     let (Ok(requested), Ok(mask)) = sets else { return Ok(None) };
-    let Ok(isolated) = host.read_line(ISOLATED)?.parse::<CpuSet>() else { return Ok(None) };
+    let Some(isolated) = isolated(host)? else { return Ok(None) };
     let missing = requested.difference(&mask);
     let unexplained = !missing.is_empty() && !missing.intersects(&isolated);
     Ok(unexplained.then_some(in_force))
+}
+
+/// The CPUs of all isolated partitions; `None` where the kernel does not show them.
+fn isolated(host: &Host) -> Result<Option<CpuSet>> {
+    if !host.exists(ISOLATED) {
+        return Ok(None);
+    }
+    Ok(host.read_line(ISOLATED)?.parse().ok())
 }

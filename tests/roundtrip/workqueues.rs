@@ -3,15 +3,17 @@
 use super::bench::{Bench, Tree, same};
 use super::many_shields::plan_with;
 use super::trees;
-use cpushield::apply::{self, ChangeFate};
+use cpushield::apply::{self, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::Plan;
 use cpushield::policy::ShieldRequest;
+use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::fs;
 use std::path::Path;
 
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
+const ISOLATED: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
 
 /// A foreign partition isolates CPU 2, so unbound work avoids it although all CPUs were requested.
 fn beside_a_partition() -> Tree {
@@ -201,5 +203,44 @@ fn a_changed_shield_keeps_unbound_work_off_its_own_cpus_only() {
         assert_eq!(line(UNBOUND), mask, "CPU {cpus}, balanced: {balanced}");
     }
     assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
+    same(&before, &bench.tree(), "undone");
+}
+
+/// Linux 7.2: the undo of one of two shields was killed while the kernel dissolved its partition,
+/// and the mask in force stayed without the CPUs of both.
+#[test]
+fn a_mask_that_a_killed_undo_left_narrow_is_written_for_the_shield_that_stays() {
+    let both = || {
+        let bench = recorded();
+        fs::write(bench.scratch.0.join("root").join(&ISOLATED[1..]), "\n").unwrap();
+        let before = bench.tree();
+        for (name, cpu) in [("a", 3), ("b", 2)] {
+            let cpus = Some(CpuSet::single(cpu));
+            let plan = plan_with(&bench, name, |request| ShieldRequest { cpus, ..request });
+            bench.apply(&bench.host(), &plan.unwrap()).unwrap();
+        }
+        (bench, before)
+    };
+    let undo =
+        |bench: &Bench, host: &Host, name: &str| apply::undo(host, &bench.store(), Some(name));
+    let killed_at = |at: usize| {
+        let (bench, before) = both();
+        let killed = undo(&bench, &bench.host().failing(InjectedFault::Stop { at }), "b");
+        assert!(matches!(killed, Err(UndoError::Killed)), "{at}: {killed:?}");
+        (bench, before)
+    };
+    let line = |bench: &Bench, path: &str| bench.host().read_line(path).unwrap();
+    let (bench, _) = both();
+    let host = bench.host();
+    undo(&bench, &host, "b").unwrap();
+    let writes: Vec<usize> = (0..host.writes()).collect();
+    let dissolved = writes.partition_point(|at| line(&killed_at(*at).0, ISOLATED) == "2-3");
+    let (bench, before) = killed_at(writes[dissolved]);
+    fs::write(bench.scratch.0.join("root").join(&UNBOUND[1..]), "3\n").unwrap();
+    let undone = undo(&bench, &bench.host(), "b").unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    assert_eq!(line(&bench, UNBOUND), "7");
+    let undone = undo(&bench, &bench.host(), "a").unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "undone");
 }
