@@ -228,14 +228,12 @@ fn counter_differences_agree_with_another_program() {
             let (Some(delta), Some(label)) = (delta, words[0].strip_suffix(':')) else { continue };
             sum += delta;
             let device = format!("IRQ {label} ");
-            let row = counts
-                .interruptions
-                .iter()
-                .find(|row| row.culprit.to_string().starts_with(&device));
+            let row =
+                counts.interruptions().find(|row| row.culprit.to_string().starts_with(&device));
             assert!(row.is_none_or(|row| row.count == delta), "CPU {cpu}: {line} {row:?}");
         }
         assert_eq!(counts.entries, Some(sum), "CPU {cpu}");
-        assert_eq!(counts.interruptions.iter().map(|row| row.count).sum::<u64>(), sum);
+        assert_eq!(counts.interruptions().map(|row| row.count).sum::<u64>(), sum);
         total += sum;
     }
     assert!(total > 1000, "{total}: the files were not read as meant");

@@ -7,7 +7,9 @@ use super::order::MeasureRequest;
 use super::sample_source::SampleSource;
 use super::sampled_series::SeriesLabel;
 use super::{FrequentInterrupt, LatencyNote, TraceUse};
-use crate::documents::evidence::{AbsenceReason, TimeBreakdown, UnknownBreakdown};
+use crate::documents::evidence::{
+    AbsenceReason, InterruptionCount, TimeBreakdown, UnknownBreakdown,
+};
 use crate::observe::counters::{self, CounterSnapshot};
 use crate::trace::{self, TraceRecorder};
 use cpushield_linux::latency_stats::WorstMoment;
@@ -143,11 +145,17 @@ fn find_frequent(
     after: &CounterSnapshot,
     cpu: usize,
 ) -> Option<LatencyNote> {
-    let mut rows = counters::compare(before, after, cpu, &[]).interruptions;
+    let counts = counters::compare(before, after, cpu, &[]);
+    let mut rows: Vec<_> = counts.interruptions().filter(|row| row.count > 0).collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.count));
-    let rows = rows.into_iter().filter(|row| row.count > 0).take(COUNTERS_SHOWN);
     let interrupts: Vec<FrequentInterrupt> = rows
-        .map(|row| FrequentInterrupt { count: row.count, cause: row.cause, culprit: row.culprit })
+        .into_iter()
+        .take(COUNTERS_SHOWN)
+        .map(|InterruptionCount { count, cause, culprit, .. }| FrequentInterrupt {
+            count: *count,
+            cause: *cause,
+            culprit: culprit.clone(),
+        })
         .collect();
     (!interrupts.is_empty()).then_some(LatencyNote::FrequentInterrupts { cpu, interrupts })
 }

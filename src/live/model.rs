@@ -205,13 +205,16 @@ fn cpu_line(
             // An interrupt of an idle CPU, or of a program outside all shields, hits the kernel as
             // far as the trace can tell. The counters count it too.
             let entries = seen.entries.saturating_add(seen.kernel_interrupts);
-            (WitnessKind::Trace, Some(entries), &seen.interruptions, doubts)
+            (WitnessKind::Trace, Some(entries), seen.interruptions.iter().collect(), doubts)
         }
-        None => (WitnessKind::Counters, counts.entries, &counts.interruptions, Vec::new()),
+        None => {
+            let rows: Vec<&InterruptionCount> = counts.interruptions().collect();
+            (WitnessKind::Counters, counts.entries, rows, Vec::new())
+        }
     };
     doubts.extend(counts.doubts.iter().cloned());
     let mut causes_per_s = BTreeMap::new();
-    for row in rows {
+    for row in &rows {
         *causes_per_s.entry(row.cause).or_default() +=
             rate(row.count.saturating_add(row.nested), seconds);
     }
@@ -233,7 +236,7 @@ fn cpu_line(
         history: Vec::new(),
         doubts,
     };
-    (line, main_culprit(rows))
+    (line, main_culprit(&rows))
 }
 
 /// A count per second; 0 when no time has passed.
@@ -278,7 +281,7 @@ fn idle_and_work(t: &CpuTime) -> (UserTicks, UserTicks) {
 
 /// The culprit to show: the most frequent one. The tick ranks lower because it is always there, and
 /// softirqs lowest because they run inside another interruption.
-fn main_culprit(rows: &[InterruptionCount]) -> Option<(Cause, Culprit)> {
+fn main_culprit(rows: &[&InterruptionCount]) -> Option<(Cause, Culprit)> {
     let weighted = rows.iter().map(|row| {
         let rank = match row.cause {
             Cause::Softirq => 0,

@@ -5,7 +5,7 @@
 use crate::causes::culprit::{KernelEvent, RaisedBy};
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
-use crate::observe::rows::{self, RowMeaning};
+use crate::observe::rows::{self, RowMeaning, Tracepoint};
 use cpushield_linux::text::stat::{self, CpuTime, UserTicks};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{Host, TaskId};
@@ -48,7 +48,7 @@ pub struct CpuCounts {
     /// Interrupts of all kinds: all entries except the workload's own; `None` when unknown.
     pub entries: Option<u64>,
     /// Interruptions by cause and culprit.
-    pub interruptions: Vec<InterruptionCount>,
+    pub rows: Vec<CountedRow>,
     /// Time the hypervisor took, as far as it reports that, in nanoseconds.
     pub steal_ns: Option<u64>,
     /// Idle time in nanoseconds.
@@ -57,6 +57,22 @@ pub struct CpuCounts {
     pub switches: Option<u64>,
     /// What makes these figures doubtful.
     pub doubts: Vec<CpuDoubt>,
+}
+
+/// What the counters saw of one cause and culprit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CountedRow {
+    /// The interruptions.
+    pub interruptions: InterruptionCount,
+    /// Whether a trace reports them too.
+    pub tracepoint: Tracepoint,
+}
+
+impl CpuCounts {
+    /// The interruptions alone.
+    pub fn interruptions(&self) -> impl Iterator<Item = &InterruptionCount> {
+        self.rows.iter().map(|row| &row.interruptions)
+    }
 }
 
 /// Reads the counters, and the run time of every task (two small files each).
@@ -140,9 +156,9 @@ pub fn compare(
         // The kernel counts only the time. The number is unknown, but at least one.
         let mut steal = counted(Cause::Steal, Culprit::Hypervisor, 1);
         steal.time_ns = Some(ns);
-        counts.interruptions.push(steal);
+        counts.rows.push(CountedRow { interruptions: steal, tracepoint: Tracepoint::Absent });
     }
-    counts.interruptions.sort_by_cached_key(|row| {
+    counts.rows.sort_by_cached_key(|CountedRow { interruptions: row, .. }| {
         (Reverse((row.count, row.nested)), row.cause, row.culprit.to_string())
     });
     counts
@@ -166,6 +182,11 @@ fn inside(cause: Cause, culprit: Culprit, times: u64) -> InterruptionCount {
     InterruptionCount { nested: times, ..counted(cause, culprit, 0) }
 }
 
+/// Something that a trace reports too.
+fn traced(interruptions: InterruptionCount) -> CountedRow {
+    CountedRow { interruptions, tracepoint: Tracepoint::Present }
+}
+
 fn went_back(counter: &str, file: &str) -> CpuDoubt {
     CpuDoubt::CounterWentBack { counter: counter.to_owned(), file: file.to_owned() }
 }
@@ -182,6 +203,7 @@ fn compare_interrupts(
             return counts.doubts.push(CpuDoubt::CountersUnreadable { answer: why.clone() });
         }
     };
+    let table = b;
     let (Some(a), Some(b)) = (rows_of(a, cpu), rows_of(b, cpu)) else {
         return counts.doubts.push(CpuDoubt::NoColumn { cpu });
     };
@@ -198,13 +220,14 @@ fn compare_interrupts(
         if delta == 0 {
             continue;
         }
-        match rows::meaning(row) {
-            RowMeaning::Entry(cause, culprit) => {
+        match rows::meaning(row, table) {
+            RowMeaning::Entry { cause, culprit, tracepoint } => {
                 entries += delta;
                 if cause == Cause::IpiCall && calls.is_none() {
-                    calls = Some((counts.interruptions.len(), delta));
+                    calls = Some((counts.rows.len(), delta));
                 }
-                counts.interruptions.push(counted(cause, culprit, delta));
+                let interruptions = counted(cause, culprit, delta);
+                counts.rows.push(CountedRow { interruptions, tracepoint });
             }
             RowMeaning::Shootdown => shootdowns = delta,
             RowMeaning::Detail => {}
@@ -220,12 +243,12 @@ fn compare_interrupts(
 fn split_shootdowns(counts: &mut CpuCounts, calls: Option<(usize, u64)>, shootdowns: u64) {
     let Some((index, all)) = calls.filter(|_| shootdowns > 0) else { return };
     let flushes = shootdowns.min(all);
-    match counts.interruptions.get_mut(index) {
-        Some(row) if flushes < all => row.count = all - flushes,
-        Some(_) => drop(counts.interruptions.remove(index)),
+    match counts.rows.get_mut(index) {
+        Some(row) if flushes < all => row.interruptions.count = all - flushes,
+        Some(_) => drop(counts.rows.remove(index)),
         None => {}
     }
-    counts.interruptions.push(counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes));
+    counts.rows.push(traced(counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), flushes)));
 }
 
 fn compare_softirqs(
@@ -241,7 +264,7 @@ fn compare_softirqs(
         match now.checked_sub(past) {
             Some(0) => {}
             Some(delta) => {
-                counts.interruptions.push(inside(Cause::Softirq, softirq(name), delta));
+                counts.rows.push(traced(inside(Cause::Softirq, softirq(name), delta)));
             }
             None => counts.doubts.push(went_back(name, "/proc/softirqs")),
         }
@@ -276,7 +299,7 @@ fn compare_tasks(
         // The interrupt that put it on the CPU is counted already.
         let mut row = inside(cause, culprit, times);
         row.time_ns = Some(now.ns.saturating_sub(ns));
-        counts.interruptions.push(row);
+        counts.rows.push(traced(row));
     }
 }
 
@@ -332,12 +355,15 @@ ERR:          0
         ]);
         let expected = CpuCounts {
             entries: Some(250 + 10 + 2 + 1),
-            interruptions: vec![
-                counted(Cause::Tick, KernelEvent::LocalTimer.into(), 250),
-                counted(Cause::IpiCall, Culprit::Unknown, 7),
-                counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 3),
-                counted(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2),
-                counted(Cause::Nmi, Culprit::Unknown, 1),
+            rows: vec![
+                traced(counted(Cause::Tick, KernelEvent::LocalTimer.into(), 250)),
+                traced(counted(Cause::IpiCall, Culprit::Unknown, 7)),
+                traced(counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 3)),
+                traced(counted(Cause::Irq, Culprit::irq(36, "virtio1-req.0"), 2)),
+                CountedRow {
+                    interruptions: counted(Cause::Nmi, Culprit::Unknown, 1),
+                    tracepoint: Tracepoint::Uncertain,
+                },
             ],
             ..CpuCounts::default()
         };
@@ -347,8 +373,8 @@ ERR:          0
     #[test]
     fn shootdowns_are_limited_to_the_number_of_interrupts() {
         let counts = between(&[("45475", "45477"), ("4798", "4803")]);
-        let expected = [counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 2)];
-        assert_eq!((counts.entries, counts.interruptions.as_slice()), (Some(2), &expected[..]));
+        let expected = [traced(counted(Cause::IpiCall, KernelEvent::TlbShootdown.into(), 2))];
+        assert_eq!((counts.entries, counts.rows.as_slice()), (Some(2), &expected[..]));
     }
 
     #[test]
@@ -381,8 +407,8 @@ ERR:          0
         };
         let (before, after) = (reading(0, "9000 7 800\n"), reading(1, "9060 7 804\n"));
         std::fs::remove_dir_all(&root).unwrap();
-        let counts = compare(&before, &after, 1, &[]).interruptions;
-        let found: Vec<_> = counts.iter().map(|row| (row.nested, row.time_ns)).collect();
+        let counts = compare(&before, &after, 1, &[]);
+        let found: Vec<_> = counts.interruptions().map(|row| (row.nested, row.time_ns)).collect();
         assert_eq!(found, [(4, Some(60))]);
     }
 
@@ -437,7 +463,7 @@ ERR:          0
             task(Cause::Workqueue, "kworker/1:0-events", 1, 50),
         ];
         let counts = compare(&before, &after, 1, &[99]);
-        assert_eq!(counts.interruptions, expected);
+        assert!(counts.interruptions().eq(&expected), "{counts:#?}");
         assert_eq!((counts.entries, counts.steal_ns), (Some(0), Some(20_000_000)));
     }
 }

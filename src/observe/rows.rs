@@ -5,22 +5,41 @@
 
 use crate::causes::culprit::KernelEvent;
 use crate::causes::{Cause, Culprit};
-use cpushield_linux::text::interrupts::InterruptRow;
+use cpushield_linux::text::interrupts::{InterruptRow, InterruptTable};
 
 /// What a row counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowMeaning {
-    /// Entries into the kernel, of this cause by this culprit.
-    Entry(Cause, Culprit),
+    /// Entries into the kernel.
+    Entry {
+        /// Their cause.
+        cause: Cause,
+        /// Their culprit.
+        culprit: Culprit,
+        /// Whether a trace reports them too.
+        tracepoint: Tracepoint,
+    },
     /// TLB flushes: a part of the function-call row.
     Shootdown,
     /// A detail of other rows, or no entry at all (retries, polls by a timer).
     Detail,
 }
 
-/// Classifies a row.
+/// Whether a tracepoint reports what a counter counts (arch/x86/include/asm/trace/irq_vectors.h,
+/// 4.17 to 6.18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tracepoint {
+    /// Each one.
+    Present,
+    /// That depends on the kernel, on the architecture or on the kind of event.
+    Uncertain,
+    /// None.
+    Absent,
+}
+
+/// Classifies a row of this table.
 #[must_use]
-pub fn meaning(row: &InterruptRow) -> RowMeaning {
+pub fn meaning(row: &InterruptRow, table: &InterruptTable) -> RowMeaning {
     if let Some(irq) = row.irq() {
         return device_row(row, irq);
     }
@@ -33,7 +52,8 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
         "PMN" => return RowMeaning::Detail,
         // Repeated reads of the ICR, and polls by a timer.
         "RTR" | "MCP" => return RowMeaning::Detail,
-        "HYP" => return event_entry(KernelEvent::HypervisorCallback),
+        "HYP" => return hypervisor_callback(table),
+        // The trace reports the timer that it runs.
         "HVS" => return event_entry(KernelEvent::HyperVTimer),
         _ => {}
     }
@@ -51,45 +71,50 @@ pub fn meaning(row: &InterruptRow) -> RowMeaning {
     } else if text.contains("irq work") {
         unnamed_entry(Cause::IpiIrqWork)
     } else if text.contains("non-maskable") || text.contains("backtrace") {
-        unnamed_entry(Cause::Nmi)
+        entry(Cause::Nmi, Culprit::Unknown, Tracepoint::Uncertain)
     } else if text.contains("machine check")
         || text.contains("thermal")
         || text.contains("threshold")
         || text.contains("deferred error")
     {
-        named_entry(Cause::MachineCheck, &row.name)
+        named_entry(Cause::MachineCheck, &row.name, Tracepoint::Uncertain)
     } else if row.name.is_empty() {
-        named_entry(Cause::Unattributed, &row.label)
+        named_entry(Cause::Unattributed, &row.label, Tracepoint::Uncertain)
+    } else if text.contains("spurious") || text.contains("platform") {
+        named_entry(Cause::Irq, &row.name, Tracepoint::Present)
+    } else if row.label.starts_with("IPI") {
+        // arm64 and arm report IPIs in `ipi:ipi_entry`, riscv does not.
+        named_entry(Cause::Irq, &row.name, Tracepoint::Uncertain)
     } else {
-        named_entry(Cause::Irq, &row.name)
+        // Those of Hyper-V and of KVM, such as `Posted-interrupt notification event`.
+        named_entry(Cause::Irq, &row.name, Tracepoint::Absent)
     }
 }
 
-/// Whether no tracepoint reports what this row of the counters counts (arch/x86: `trace_*_entry()`
-/// in arch/x86/include/asm/trace/irq_vectors.h, 4.17 to 6.18; the interrupts of Hyper-V and of KVM
-/// have none).
-#[must_use]
-pub fn has_no_tracepoint(cause: Cause, culprit: &Culprit) -> bool {
-    match culprit {
-        Culprit::Event { event } => *event == KernelEvent::HypervisorCallback,
-        Culprit::Interrupt { name } => {
-            let name = name.to_ascii_lowercase();
-            cause == Cause::Irq && !["spurious", "platform"].iter().any(|word| name.contains(word))
-        }
-        _ => matches!(cause, Cause::Nmi | Cause::MachineCheck),
+/// The callback of a hypervisor. With Xen it carries the interrupts of event channels, which have
+/// rows of their own (drivers/xen/events/events_base.c, 6.12).
+fn hypervisor_callback(table: &InterruptTable) -> RowMeaning {
+    if table.rows.iter().any(|row| row.chip.starts_with("xen-")) {
+        return RowMeaning::Detail;
     }
+    let event = KernelEvent::HypervisorCallback;
+    entry(event.cause(), event.into(), Tracepoint::Absent)
+}
+
+fn entry(cause: Cause, culprit: Culprit, tracepoint: Tracepoint) -> RowMeaning {
+    RowMeaning::Entry { cause, culprit, tracepoint }
 }
 
 fn event_entry(event: KernelEvent) -> RowMeaning {
-    RowMeaning::Entry(event.cause(), event.into())
+    entry(event.cause(), event.into(), Tracepoint::Present)
 }
 
 fn unnamed_entry(cause: Cause) -> RowMeaning {
-    RowMeaning::Entry(cause, Culprit::Unknown)
+    entry(cause, Culprit::Unknown, Tracepoint::Present)
 }
 
-fn named_entry(cause: Cause, name: &str) -> RowMeaning {
-    RowMeaning::Entry(cause, Culprit::Interrupt { name: name.into() })
+fn named_entry(cause: Cause, name: &str, tracepoint: Tracepoint) -> RowMeaning {
+    entry(cause, Culprit::Interrupt { name: name.into() }, tracepoint)
 }
 
 /// The meaning of a row with a number: a device interrupt, or the timer of the tick where that is
@@ -100,7 +125,7 @@ fn device_row(row: &InterruptRow, irq: u32) -> RowMeaning {
     if ["arch_timer", "riscv-timer", "timer"].contains(&device) || device.starts_with("mct_tick") {
         return event_entry(KernelEvent::LocalTimer);
     }
-    RowMeaning::Entry(Cause::Irq, Culprit::irq(irq, row.name.trim_end()))
+    entry(Cause::Irq, Culprit::irq(irq, row.name.trim_end()), Tracepoint::Present)
 }
 
 #[cfg(test)]
@@ -110,12 +135,9 @@ mod tests {
 
     #[test]
     fn rows_of_every_architecture_get_their_cause() {
-        let local_timer = || RowMeaning::Entry(Cause::Tick, KernelEvent::LocalTimer.into());
-        let irq = |irq, name| RowMeaning::Entry(Cause::Irq, Culprit::irq(irq, name));
-        let unnamed = |cause| RowMeaning::Entry(cause, Culprit::Unknown);
-        let named = |cause, name: &str| {
-            RowMeaning::Entry(cause, Culprit::Interrupt { name: name.to_owned() })
-        };
+        use Tracepoint::{Absent, Present, Uncertain};
+        let local_timer = || event_entry(KernelEvent::LocalTimer);
+        let irq = |irq, name| entry(Cause::Irq, Culprit::irq(irq, name), Present);
         for (line, expected) in [
             ("24: 1 IO-APIC   5-edge      ACPI:Ged", irq(24, "ACPI:Ged")),
             ("50: 1 PCI-MSI 524288-edge", irq(50, "")),
@@ -125,26 +147,44 @@ mod tests {
             ("153: 1 GIC  mct_tick1", local_timer()),
             ("0: 1 IO-APIC 2-edge timer", local_timer()),
             ("LOC: 1 Local timer interrupts", local_timer()),
-            (
-                "IPI0: 1 Timer broadcast interrupts",
-                RowMeaning::Entry(Cause::Tick, KernelEvent::TimerBroadcast.into()),
-            ),
-            ("IPI1: 1 Rescheduling interrupts", unnamed(Cause::IpiReschedule)),
-            ("IPI3: 1 Single function call interrupts", unnamed(Cause::IpiCall)),
-            ("CAL: 1 Function call interrupts", unnamed(Cause::IpiCall)),
-            ("IPI5: 1 IRQ work interrupts", unnamed(Cause::IpiIrqWork)),
-            ("IPI5: 1 CPU backtrace", unnamed(Cause::Nmi)),
+            ("IPI0: 1 Timer broadcast interrupts", event_entry(KernelEvent::TimerBroadcast)),
+            ("IPI1: 1 Rescheduling interrupts", unnamed_entry(Cause::IpiReschedule)),
+            ("IPI3: 1 Single function call interrupts", unnamed_entry(Cause::IpiCall)),
+            ("CAL: 1 Function call interrupts", unnamed_entry(Cause::IpiCall)),
+            ("IPI5: 1 IRQ work interrupts", unnamed_entry(Cause::IpiIrqWork)),
+            ("IPI5: 1 CPU backtrace", entry(Cause::Nmi, Culprit::Unknown, Uncertain)),
             ("TLB: 1 TLB shootdowns", RowMeaning::Shootdown),
             ("PMI: 1 Performance monitoring interrupts", RowMeaning::Detail),
             ("PMN: 1 Posted MSI notification event", RowMeaning::Detail),
             ("MCP: 1 Machine check polls", RowMeaning::Detail),
             ("DFR: 1 Deferred Error APIC interrupts", {
-                named(Cause::MachineCheck, "Deferred Error APIC interrupts")
+                named_entry(Cause::MachineCheck, "Deferred Error APIC interrupts", Uncertain)
             }),
-            ("NEW: 1", named(Cause::Unattributed, "NEW")),
+            ("SPU: 1 Spurious interrupts", {
+                named_entry(Cause::Irq, "Spurious interrupts", Present)
+            }),
+            ("IPI2: 1 CPU stop interrupts", {
+                named_entry(Cause::Irq, "CPU stop interrupts", Uncertain)
+            }),
+            ("PIN: 1 Posted-interrupt notification event", {
+                named_entry(Cause::Irq, "Posted-interrupt notification event", Absent)
+            }),
+            ("NEW: 1", named_entry(Cause::Unattributed, "NEW", Uncertain)),
         ] {
             let table = interrupts::parse(&format!(" CPU0\n {line}\n")).unwrap();
-            assert_eq!(meaning(&table.rows[0]), expected, "{line}");
+            assert_eq!(meaning(&table.rows[0], &table), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_callback_of_xen_carries_the_interrupts_of_other_rows() {
+        let event_channel = " 67: 5 xen-dyn    -event     eth0\n";
+        let callback = "HYP: 5 Hypervisor callback interrupts\n";
+        for (others, is_detail) in [(event_channel, true), (" 24: 5 PCI-MSI 1-edge eth0\n", false)]
+        {
+            let table = interrupts::parse(&format!(" CPU0\n{others}{callback}")).unwrap();
+            let found = meaning(&table.rows[1], &table);
+            assert_eq!(found == RowMeaning::Detail, is_detail, "{others}{found:?}");
         }
     }
 }

@@ -364,6 +364,10 @@ pub struct Device {
 pub struct PowerManagement {
     /// `cpufreq` driver.
     pub cpufreq_driver: Option<String>,
+    /// Frequency policies by number, with their CPUs, offline ones included; empty where the kernel
+    /// shows none.
+    #[serde(default)]
+    pub policies: BTreeMap<usize, CpuSet>,
     /// Governors in use, with their CPUs.
     pub governors: BTreeMap<String, CpuSet>,
     /// `cpuidle` driver.

@@ -1,6 +1,6 @@
 //! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
-use super::want::{setting, settings};
+use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
@@ -18,8 +18,6 @@ pub(super) struct CpuGovernor;
 
 /// The governor of a CPU, below the directory of the CPU.
 const GOVERNOR: &str = "cpufreq/scaling_governor";
-/// The CPUs of each frequency policy, offline ones included.
-const POLICIES: &str = "/sys/devices/system/cpu/cpufreq/policy*/related_cpus";
 
 const IDLE_PAGE: &str = "\
 A CPU in deep sleep takes up to some hundred microseconds to wake. `n/a` in
@@ -98,7 +96,6 @@ impl Tunable for CpuGovernor {
         &[
             "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
             "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-            POLICIES,
         ]
     }
 
@@ -131,11 +128,10 @@ impl Tunable for CpuGovernor {
 /// that two shields with one of them each know that they share the setting.
 fn governor_of(machine: &Machine, cpu: usize) -> Option<(String, &str)> {
     let own = format!("/sys/devices/system/cpu/cpu{cpu}/{GOVERNOR}");
-    // The file separates CPUs by spaces.
-    let has_cpu = |cpus: &str| cpus.split_whitespace().any(|number| number == cpu.to_string());
-    let policy = settings(machine, POLICIES).find(|(_, cpus)| has_cpu(cpus));
-    let dir = policy.and_then(|(path, _)| path.strip_suffix("/related_cpus"));
-    let path = dir.map_or(own, |dir| format!("{dir}/scaling_governor"));
+    let policy = machine.power.policies.iter().find(|(_, cpus)| cpus.contains(cpu));
+    let path = policy.map_or(own, |(number, _)| {
+        format!("/sys/devices/system/cpu/cpufreq/policy{number}/scaling_governor")
+    });
     let now = setting(machine, &path)?;
     Some((path, now))
 }

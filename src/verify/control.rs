@@ -33,14 +33,15 @@ pub struct Provocation {
 }
 
 /// The number of function-call interrupts in the rows.
-fn count_calls(rows: &[InterruptionCount]) -> u64 {
-    rows.iter().filter(|row| row.cause == Cause::IpiCall).map(|row| row.count + row.nested).sum()
+fn count_calls<'a>(rows: impl IntoIterator<Item = &'a InterruptionCount>) -> u64 {
+    let rows = rows.into_iter();
+    rows.filter(|row| row.cause == Cause::IpiCall).map(|row| row.count + row.nested).sum()
 }
 
 /// The number of function-call interrupts in the counts; `None` when nothing was counted.
 #[must_use]
 pub fn counted(counts: &CpuCounts) -> Option<u64> {
-    counts.entries.map(|_| count_calls(&counts.interruptions))
+    counts.entries.map(|_| count_calls(counts.interruptions()))
 }
 
 /// The number of function-call interrupts in the trace, by CPU.

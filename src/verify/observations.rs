@@ -6,10 +6,10 @@ use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, GapAttribution, InterruptionCount,
     WatchedWorkload, WitnessKind, WitnessReport,
 };
-use crate::observe::counters::{self, CounterSnapshot, CpuCounts};
+use crate::observe::counters::{self, CountedRow, CounterSnapshot, CpuCounts};
 use crate::observe::event_counters::ComparedCpu;
 use crate::observe::firmware::{self, SmiCounts};
-use crate::observe::rows::has_no_tracepoint;
+use crate::observe::rows::Tracepoint;
 use crate::observe::sampler;
 use crate::trace::TraceEvidence;
 
@@ -74,7 +74,7 @@ impl CombinedObservations {
                     kernel_interrupts: Some(trace.kernel_interrupts),
                     whole: trace.whole,
                     tracked: trace.tracked,
-                    interruptions: merge_rows(trace, counts.interruptions, smis),
+                    interruptions: merge_rows(trace, &counts, smis),
                     longest_ns: trace.longest_ns.or(sampler_longest_ns),
                     gaps: gaps.map(|seen| seen.gaps),
                     lost: Some(trace.lost),
@@ -94,11 +94,7 @@ impl CombinedObservations {
                 kernel_interrupts: None,
                 whole: false,
                 tracked: false,
-                interruptions: counts
-                    .interruptions
-                    .into_iter()
-                    .chain(smi_row(smis, None))
-                    .collect(),
+                interruptions: counts.interruptions().cloned().chain(smi_row(smis, None)).collect(),
                 longest_ns: sampler_longest_ns,
                 gaps: gaps.map(|seen| seen.gaps),
                 lost: None,
@@ -151,17 +147,21 @@ fn smi_row(smis: Option<u64>, joined: Option<&GapAttribution>) -> Option<Interru
 /// The rows of the trace, plus the counters of what no event reports.
 fn merge_rows(
     trace: &TraceEvidence,
-    counts: Vec<InterruptionCount>,
+    counts: &CpuCounts,
     smis: Option<u64>,
 ) -> Vec<InterruptionCount> {
     let mut rows = trace.interruptions.clone();
-    for row in counts {
-        let untraced = row.cause == Cause::Steal || has_no_tracepoint(row.cause, &row.culprit);
-        if untraced && !trace.interruptions.iter().any(|seen| seen.cause == row.cause) {
+    for CountedRow { interruptions: row, tracepoint } in &counts.rows {
+        let untraced = match tracepoint {
+            Tracepoint::Present => false,
+            Tracepoint::Uncertain => trace.interruptions.iter().all(|seen| seen.cause != row.cause),
+            Tracepoint::Absent => true,
+        };
+        if untraced {
             if row.cause == Cause::Irq {
                 rows.iter_mut().for_each(forget_guess);
             }
-            rows.push(row);
+            rows.push(row.clone());
         }
     }
     rows.extend(smi_row(smis, trace.joined.as_ref()));
@@ -339,7 +339,12 @@ mod tests {
         ];
         assert_eq!(rows(vec![guess]), told);
         let device = row(Cause::Irq, 7, WitnessKind::Trace);
-        assert_eq!(rows(vec![device]).len(), 1, "on Xen the callback delivers traced interrupts");
+        let told = [
+            (7, String::new()),
+            (3, "Hyper-V reenlightenment interrupts".to_owned()),
+            (3, "hypervisor callback".to_owned()),
+        ];
+        assert_eq!(rows(vec![device]), told, "a traced interrupt of a device hides none of them");
     }
 
     #[test]
