@@ -70,7 +70,13 @@ pub fn raise(
     if priority == 0 {
         return Ok(());
     }
-    open.record.needs.push(PriorityNeed { task: program, cpus: cpus.clone(), priority });
+    let is_known = |need: &&mut PriorityNeed| need.task == program && need.cpus == *cpus;
+    match open.record.needs.iter_mut().find(is_known) {
+        Some(need) => need.priority = need.priority.max(priority),
+        None => {
+            open.record.needs.push(PriorityNeed { task: program, cpus: cpus.clone(), priority });
+        }
+    }
     for thread in &order.above {
         let raised = order.raise.iter().find(|(raised, _)| raised.task == thread.task);
         let cpus = cpus_of_need(thread, cpus);

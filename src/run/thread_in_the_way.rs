@@ -54,7 +54,7 @@ impl fmt::Display for ThreadInTheWay {
                 write!(f, "may only run on CPU {affinity}, which leaves the shield")
             }
             NoPlaceReason::Deadline => {
-                f.write_str("has SCHED_DEADLINE, and the kernel admitted it to the current CPUs")
+                f.write_str("runs under SCHED_DEADLINE, admitted for its current CPUs only")
             }
             NoPlaceReason::NoGroup => {
                 f.write_str("would leave the shield: without cpuset, it has no group for programs")

@@ -14,7 +14,7 @@ use cpushield::run::{
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::operator_socket::OperatorConnection;
-use cpushield_linux::{Host, InjectedFault, PublicDir, Store};
+use cpushield_linux::{Host, InjectedFault, PublicDir, SchedPolicy, Store};
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -170,11 +170,20 @@ fn every_user_sees_the_shields_of_this_boot_and_no_other() {
 /// The answer of the helper to a request of this process on a simulated machine; `policy` are the
 /// operators of its shield. `known` is false on a machine that does not have the process any more.
 fn answer(policy: Option<ShieldOperators>, known: bool, request: &[u8]) -> OperatorAnswer {
-    let mut tree = trees::v2();
     let own = i32::try_from(std::process::id()).unwrap();
+    answer_to(known.then(|| Task::new(own, "asker", 0, "0-3")), policy, request)
+}
+
+/// The same, where this process is the task.
+fn answer_to(
+    asker: Option<Task>,
+    policy: Option<ShieldOperators>,
+    request: &[u8],
+) -> OperatorAnswer {
+    let mut tree = trees::v2();
     let uid = fs::metadata("/proc/self").unwrap().uid();
-    if known {
-        put_process(&mut tree, Task::new(own, "asker", 0, "0-3"), uid);
+    if let Some(task) = asker {
+        put_process(&mut tree, task, uid);
     }
     let bench = Bench::of(&tree);
     let plan = Plan { operators: policy, ..trees::v2_plan() };
@@ -248,6 +257,34 @@ fn what_an_operator_may_not_do_is_refused_before_anything_is_changed() {
     assert_eq!(ask(&[b'x'; 4096]).0, OperatorRefusal::TooLong);
     let malformed = ask(b"{\"do\": \"enter\", \"pid\": 1}\n").0;
     assert!(matches!(malformed, OperatorRefusal::Malformed { .. }), "{malformed:?}");
+}
+
+#[test]
+fn a_process_does_not_bring_a_higher_priority_than_the_policy_permits() {
+    let uid = fs::metadata("/proc/self").unwrap().uid();
+    let users = vec![OperatorName { name: "joe".to_owned(), id: uid }];
+    let own = i32::try_from(std::process::id()).unwrap();
+    let asks_with = |policy, highest| {
+        let task = Task { policy, ..Task::new(own, "asker", 0, "0-3") };
+        let limits = OperatorLimits { priority: highest, locked_memory: None };
+        let operators = ShieldOperators { users: users.clone(), group: None, limits };
+        answer_to(Some(task), Some(operators), b"{\"do\": \"enter\"}\n")
+    };
+    let refused = |priority, highest| {
+        let (shield, policy) = ("cpushield".to_owned(), SchedPolicy::Fifo { priority });
+        OperatorAnswer::from(OperatorRefusal::OwnPolicy { shield, policy, highest })
+    };
+    assert_eq!(asks_with((1, 98), None), refused(98, None));
+    assert_eq!(asks_with((1, 51), Some(50)), refused(51, Some(50)));
+    let OperatorAnswer::Refused { text, rule, .. } = asks_with((1, 51), Some(50)) else {
+        panic!("refused")
+    };
+    assert_eq!(
+        text,
+        "the process runs with SCHED_FIFO 51, and operators of shield cpushield may have at most \
+         priority 50"
+    );
+    assert_eq!(rule.as_deref(), Some("[shield.cpushield.operators] priority = 51"));
 }
 
 /// As through sudo: standard input is one end of a pair of sockets, whose maker the kernel knows.

@@ -3,7 +3,7 @@
 
 use super::request::OperatorRefusal;
 use cpushield_linux::operator_socket::SocketPeer;
-use cpushield_linux::{Host, ProcessHandle, TaskId};
+use cpushield_linux::{Host, ProcessHandle, Task, TaskId};
 
 /// A process that the helper may move.
 pub(super) struct HeldProcess {
@@ -22,6 +22,11 @@ impl HeldProcess {
     /// Its number.
     pub fn pid(&self) -> i32 {
         self.handle.pid()
+    }
+
+    /// Its main thread; `None` if it has ended.
+    pub fn task(&self, host: &Host) -> Option<Task> {
+        host.task(self.pid(), self.pid()).ok().filter(|task| task.id == self.task)
     }
 
     /// Whether the number still belongs to the process.

@@ -5,7 +5,7 @@ use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, is_shield_name};
 use crate::run::MovedProcess;
 use crate::with_text;
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, SchedPolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -151,6 +151,15 @@ pub enum OperatorRefusal {
         /// The shield.
         shield: String,
     },
+    /// The process has a policy already that the shield does not permit.
+    OwnPolicy {
+        /// The shield.
+        shield: String,
+        /// The policy of one of its threads.
+        policy: SchedPolicy,
+        /// The highest permitted priority.
+        highest: Option<u32>,
+    },
     /// The process is in another shield.
     InOtherShield,
     /// The process is not in the shield.
@@ -264,6 +273,13 @@ impl OperatorRefusal {
             OperatorRefusal::Priority { shield, priority, .. } => {
                 (shield, format!("priority = {}", (*priority).clamp(1, super::super::PRIORITY_MAX)))
             }
+            OperatorRefusal::OwnPolicy {
+                shield,
+                policy: SchedPolicy::Fifo { priority } | SchedPolicy::Rr { priority },
+                ..
+            } => {
+                (shield, format!("priority = {}", (*priority).clamp(1, super::super::PRIORITY_MAX)))
+            }
             OperatorRefusal::LockedMemory { shield } => {
                 (shield, "locked_memory = \"unlimited\"".to_owned())
             }
@@ -310,6 +326,13 @@ impl fmt::Display for OperatorRefusal {
             }
             OperatorRefusal::LockedMemory { shield } => {
                 write!(f, "operators of shield {shield} may not raise the limit on locked memory")
+            }
+            OperatorRefusal::OwnPolicy { shield, policy, highest } => {
+                write!(f, "the process runs with {policy}, and operators of shield {shield} may ")?;
+                match highest {
+                    Some(highest) => write!(f, "have at most priority {highest}"),
+                    None => f.write_str("not have a real-time priority"),
+                }
             }
             OperatorRefusal::InOtherShield => {
                 f.write_str("the process is in another shield, which it must leave first")

@@ -13,11 +13,11 @@ use super::rights::ProcessRights;
 use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, OperatorLimits};
-use crate::run::added::{CpuAssignment, add, find_current_shield};
+use crate::run::added::{CpuAssignment, add};
 use crate::run::destination::Destination;
 use crate::run::removed::{Removal, remove_to};
-use crate::run::task_lookup::cgroup_of;
-use crate::run::{RunError, ShieldPlacement, raise, record, shield};
+use crate::run::task_lookup::{cgroup_of, threads_of};
+use crate::run::{RunError, ShieldPlacement, all_active, raise, record, shield};
 use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine, SocketPeer};
 use cpushield_linux::{AffinityGuard, Host, SchedPolicy, Store, TaskId};
 use std::time::Duration;
@@ -210,10 +210,18 @@ impl ShieldEntry<'_> {
         let moved = match members.contains(&pid) {
             true => None,
             false => {
-                self.refuse_other_shield(&place)?;
+                self.refuse_own_policy(limits.priority)?;
+                self.refuse_other_shield()?;
                 self.move_in(&place)?
             }
         };
+        // It may have changed its policy before it was moved.
+        if moved.is_some()
+            && let Err(refusal) = self.refuse_own_policy(limits.priority)
+        {
+            self.take_back(&place, moved);
+            return Err(refusal);
+        }
         let mut rights = ProcessRights::new(self.host, self.store, &self.asker.process);
         let given = self.give(&place, (priority, own_priority), locked_memory, &mut rights);
         let lives = self.asker.process.lives(self.host);
@@ -245,12 +253,34 @@ impl ShieldEntry<'_> {
         Ok(added.find(|task| task.tid == pid && self.host.is_same_task(*task)))
     }
 
-    /// Refuses a process that is in another shield: its way back leads out of that one.
-    fn refuse_other_shield(&self, place: &ShieldPlacement) -> Result<(), OperatorRefusal> {
-        let known = record::read(self.host, self.store).map_err(|error| machine(&error))?;
-        for added in known.added.iter().filter(|added| added.task == self.asker.process.task) {
-            let now = find_current_shield(self.host, self.store, place, added);
-            if now.map_err(|error| machine(&error))?.is_some() {
+    /// Refuses a process with a thread that already has a higher priority than the policy permits:
+    /// the threads of the kernel would be raised above it.
+    fn refuse_own_policy(&self, highest: Option<u32>) -> Result<(), OperatorRefusal> {
+        let task = self.asker.process.task(self.host).ok_or(OperatorRefusal::Ended)?;
+        let threads = threads_of(self.host, &task).map_err(|error| machine(&error))?;
+        for thread in threads {
+            let Ok(policy) = self.host.scheduling(thread.id.tid) else { continue };
+            let permitted = match policy {
+                SchedPolicy::Deadline { .. } => false,
+                policy => policy.rt_priority() <= highest.unwrap_or(0),
+            };
+            if !permitted {
+                let shield = self.shield();
+                return Err(OperatorRefusal::OwnPolicy { shield, policy, highest });
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a process that is in another shield, also as the child of one that entered it: its
+    /// way back leads out of that one.
+    fn refuse_other_shield(&self) -> Result<(), OperatorRefusal> {
+        let plans = all_active(self.host, self.store).map_err(|error| machine(&error))?;
+        let others = plans.iter().filter(|plan| plan.shield.name != self.plan.shield.name);
+        for plan in others {
+            let place = ShieldPlacement::new(self.host, plan);
+            let members = place.members(self.host).map_err(|error| machine(&error))?;
+            if members.contains(&self.asker.process.pid()) {
                 return Err(OperatorRefusal::InOtherShield);
             }
         }
