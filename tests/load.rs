@@ -36,7 +36,8 @@ fn set_up(name: &str) -> Option<(MutexGuard<'static, ()>, usize, PathBuf)> {
 
 fn command(cpu: usize, dir: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
-    command.args(["latency", "timer", "--other", "--json", "--state", "/nonexistent/cpushield"]);
+    command.args(["latency", "timer", "--other", "--json", "--warmup", "100ms"]);
+    command.args(["--state", "/nonexistent/cpushield"]);
     command.args(["--cpus", &cpu.to_string()]).args(words).env("TMPDIR", dir);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -297,7 +298,7 @@ fn installed_load_programs_run_and_end_with_the_load() {
 fn a_command_of_the_user_runs_during_the_measurement_and_ends_with_all_it_started() {
     let Some((_turn, cpu, dir)) = set_up("command") else { return };
     let run = |script: &str| {
-        let words = ["--for", "1s", "--warmup", "50ms", "--load-command", script];
+        let words = ["--for", "1s", "--load-command", script];
         let latency = read_document(command(cpu, &dir, &words).spawn().unwrap());
         assert_eq!(latency.loads.len(), 1, "{:?}", latency.loads);
         find_load(&latency, "command").clone()
@@ -339,7 +340,7 @@ fn invalid_loads_are_refused_immediately() {
         (&["--load", "interrupts", "--load-cpus", &other], 3, "it needs two CPUs"),
         (&["--load", "fork", "--load-cpus", &measured], 0, ""),
     ] {
-        let words = [words, &["--for", "200ms", "--warmup", "50ms"]].concat();
+        let words = [words, &["--for", "200ms"]].concat();
         let output = command(cpu, &dir, &words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{words:?} {said}");

@@ -38,6 +38,9 @@ const LONG: &[&str] = &[
     "watch --interval 60s",
 ];
 
+/// How many commands run at the same time: most of a test is waiting.
+const AT_ONCE: usize = 4;
+
 /// A CPU to measure, if there is more than one.
 fn cpu() -> Option<usize> {
     let allowed = sched::affinity(0).unwrap();
@@ -97,27 +100,47 @@ fn all_end(family: &[(i32, Option<u64>)], what: &str) {
 #[test]
 fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
     let Some(cpu) = cpu() else { return };
-    for words in LONG {
-        for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
-            let what = format!("{words}: signal {signal} after {after_ms} ms");
-            let mut child = start(words, cpu);
-            let pid = i32::try_from(child.id()).unwrap();
+    for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
+        for some in LONG.chunks(AT_ONCE) {
+            let mut running: Vec<Running> =
+                some.iter().map(|words| Running(start(words, cpu))).collect();
             std::thread::sleep(Duration::from_millis(after_ms));
-            let family = started_family(pid);
-            if let Some(status) = child.try_wait().unwrap() {
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                let _ = writeln!(std::io::stderr(), "NOT RUN: {words}: {status}: {said}");
-                break;
+            for (words, running) in some.iter().zip(&mut running) {
+                let what = format!("{words}: signal {signal} after {after_ms} ms");
+                end_by_signal(running, signal, &what);
             }
-            process::kill(pid, signal).unwrap();
-            all_end(&family, &what);
-            let status = child.wait().unwrap();
-            let mut said = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            assert!(!said.contains("panicked"), "{what}: {status}: {said}");
         }
     }
+}
+
+/// A program that a failed test does not leave behind.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn end_by_signal(Running(child): &mut Running, signal: i32, what: &str) {
+    let said = |child: &mut Child| {
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        said
+    };
+    let pid = i32::try_from(child.id()).unwrap();
+    let family = started_family(pid);
+    if let Some(status) = child.try_wait().unwrap() {
+        let said = said(child);
+        let _ = writeln!(std::io::stderr(), "NOT RUN: {what}: {status}: {said}");
+        return;
+    }
+    process::kill(pid, signal).unwrap();
+    all_end(&family, what);
+    let status = child.wait().unwrap();
+    let said = said(child);
+    assert!(!said.contains("panicked"), "{what}: {status}: {said}");
 }
 
 #[test]
@@ -176,21 +199,24 @@ fn each_subcommand_ends_when_its_terminal_closes() {
     ];
     let fresh = format!("exec {} ", FRESH.join(" "));
     let cases = LONG.iter().map(|words| (fresh.as_str(), *words));
-    for (before, words) in cases.chain(ignoring.map(|words| ("trap \"\" HUP; exec ", words))) {
-        let shell = format!("{before}{PROGRAM} {}", line(words, cpu));
-        let mut script = Command::new("script")
-            .args(["-qec", &shell, "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+    let cases = cases.chain(ignoring.map(|words| ("trap \"\" HUP; exec ", words)));
+    let shells: Vec<String> =
+        cases.map(|(before, words)| format!("{before}{PROGRAM} {}", line(words, cpu))).collect();
+    let start = |shell: &String| {
+        let mut script = Command::new("script");
+        script.args(["-qec", shell, "/dev/null"]);
+        script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    for some in shells.chunks(AT_ONCE) {
+        let mut running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
         std::thread::sleep(Duration::from_millis(1200));
-        let family = started_family(i32::try_from(script.id()).unwrap());
-        // The master side closes with its only owner.
-        script.kill().unwrap();
-        script.wait().unwrap();
-        all_end(&family, &format!("{before}{words}"));
+        for (shell, Running(script)) in some.iter().zip(&mut running) {
+            let family = started_family(i32::try_from(script.id()).unwrap());
+            // The master side closes with its only owner.
+            script.kill().unwrap();
+            script.wait().unwrap();
+            all_end(&family, shell);
+        }
     }
 }
 

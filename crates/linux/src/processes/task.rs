@@ -193,6 +193,11 @@ impl Host {
         if self.is_live() || self.exists(&direct) {
             return direct;
         }
+        // Most threads are the only one of their process.
+        let main_thread = format!("/proc/{tid}/task/{tid}/status");
+        if self.exists(&main_thread) {
+            return main_thread;
+        }
         let listed = self.list("/proc").unwrap_or_default();
         let mut below = listed.iter().map(|pid| format!("/proc/{pid}/task/{tid}/status"));
         below.find(|path| self.exists(path)).unwrap_or(direct)
