@@ -12,6 +12,7 @@ const UNSTEADY: f64 = 0.5;
 
 /// The throughput of each load before the shield and under it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadPrice {
     /// The span of each of the two measurements, in nanoseconds.
     pub span_ns: u64,
@@ -23,11 +24,16 @@ pub struct LoadPrice {
     pub loads: Vec<PriceOf>,
     /// Loads that could not run.
     #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<SkippedLoad>>")
+    )]
     pub skipped: Vec<SkippedLoad>,
 }
 
 /// The price for one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PriceOf {
     /// Which load: `messages`.
     pub name: String,
@@ -46,11 +52,13 @@ pub struct PriceOf {
     pub ratio_per_cpu: Option<f64>,
     /// What makes the figures doubtful.
     #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<PriceDoubt>>"))]
     pub doubts: Vec<PriceDoubt>,
 }
 
 /// What makes the price of a load doubtful.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum PriceDoubt {
     /// The figures of the load are doubtful.
@@ -59,6 +67,7 @@ pub enum PriceDoubt {
         window: PricePart,
         /// Why.
         #[serde(with = "crate::with_text")]
+        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadDoubt>"))]
         doubt: LoadDoubt,
     },
     /// The difference may be chance.
@@ -91,6 +100,7 @@ impl fmt::Display for PriceDoubt {
 
 /// One of the two measurements of a price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PricePart {
     /// The one before the shield.
@@ -110,6 +120,7 @@ impl fmt::Display for PricePart {
 
 /// The throughput of a load per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadRate {
     /// Over the whole span; `None` when it was not counted.
     pub per_s: Option<f64>,

@@ -5,6 +5,7 @@ use std::fmt;
 
 /// A fact that changed between two surveys.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineDifference {
     /// The file, interrupt, task or cgroup.
     pub what: String,

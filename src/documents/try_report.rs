@@ -11,6 +11,7 @@ pub const SCHEMA: u32 = 1;
 
 /// Everything that `try` found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TryReport {
     /// [`SCHEMA`].
     pub schema: u32,

@@ -88,6 +88,7 @@ const fn printed<T: schemars::JsonSchema>(
 #[cfg(feature = "schema")]
 pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
     printed::<crate::survey::Machine>("survey.schema.json", "cpushield survey --json"),
+    printed::<crate::boot::CommandLineLint>("lint.schema.json", "cpushield survey --lint --json"),
     printed::<crate::documents::plan::Plan>("plan.schema.json", "cpushield plan --json"),
     printed::<crate::documents::policy_plans::PolicyPlans>(
         "policy-plans.schema.json",
@@ -98,6 +99,11 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
         "imported-policy.schema.json",
         "cpushield plan --from --json",
     ),
+    printed::<other_tools::ExportedPlan>(
+        "exported-plan.schema.json",
+        "cpushield plan --export --json",
+    ),
+    printed::<crate::documents::try_report::TryReport>("try.schema.json", "cpushield try --json"),
     printed::<crate::apply::AppliedPlan>("apply.schema.json", "cpushield apply --json"),
     printed::<crate::apply::AppliedPolicy>("apply-all.schema.json", "cpushield apply --all --json"),
     printed::<shield_status::StatusDocument>("status.schema.json", "cpushield status --json"),

@@ -26,6 +26,7 @@ pub fn import_policy(work: &WorkContext<'_>, tool: OtherTool) -> Result<Imported
 
 /// What a plan can become for another tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportFormat {
     /// Words for the kernel's command line.
@@ -38,6 +39,7 @@ pub enum ExportFormat {
 
 /// A plan as another tool reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExportedPlan {
     /// The version of the document's format: 1.
     pub schema: u32,

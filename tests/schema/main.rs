@@ -36,12 +36,16 @@ schema_tests! {
     verdicts_frames_and_latencies_match_their_schemas_and_other_documents_do_not:
         measurements::check_measurements
             ["latency.schema.json", "verify.schema.json", "watch.schema.json"];
+    tried_shields_match_their_schema_and_other_documents_do_not:
+        measurements::check_tried_shields ["try.schema.json"];
     searches_match_their_schema_and_other_documents_do_not:
         measurements::check_searches ["search.schema.json"];
     comparisons_match_their_schema_and_other_documents_do_not:
         measurements::check_comparisons ["compare.schema.json"];
     plans_match_their_schemas_and_other_documents_do_not:
         plans::check_plans ["plan.schema.json", "policy-plans.schema.json"];
+    exported_plans_match_their_schema_and_other_documents_do_not:
+        plans::check_exported_plans ["exported-plan.schema.json"];
     free_cpus_match_their_schema_and_other_documents_do_not:
         plans::check_free_cpus ["free-cpus.schema.json"];
     imported_policies_match_their_schema_and_other_documents_do_not:
@@ -53,7 +57,7 @@ schema_tests! {
         shields::check_fixes ["fix.schema.json"];
     machines_and_boot_parameters_match_their_schemas_and_other_documents_do_not:
         pages::check_machines
-            ["boot-plan.schema.json", "boot-status.schema.json", "survey.schema.json"];
+            ["boot-plan.schema.json", "boot-status.schema.json", "lint.schema.json", "survey.schema.json"];
     pages_masks_and_errors_match_their_schemas_and_other_documents_do_not:
         pages::check_pages ["error.schema.json", "explain.schema.json", "mask.schema.json"];
 }

@@ -1,6 +1,10 @@
 //! What `verify`, `watch`, `latency`, `experiment`, `report` and `compare` print.
 
-use super::{SchemaValidator, printed};
+use super::{SchemaValidator, printed, recordings};
+use cpushield::documents::evidence::VerifyDocument;
+use cpushield::documents::load_price::{LoadPrice, LoadRate, PriceDoubt, PriceOf, PricePart};
+use cpushield::documents::machine_difference::MachineDifference;
+use cpushield::documents::try_report::{self, TryReport};
 use cpushield::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use cpushield::experiment::journal::ExperimentJournal;
 use cpushield::experiment::search::{
@@ -84,6 +88,55 @@ pub fn check_experiments(validator: &mut SchemaValidator) -> Result<(), String> 
     bundle["documents"][2]["document"]["series"][0].as_object_mut().unwrap().remove("missed");
     assert_ne!(validator.validate("report.schema.json", &[bundle]), ["valid"]);
     std::fs::remove_dir_all(dir).unwrap();
+    Ok(())
+}
+
+/// A tried shield of a recording, with what was measured on this machine.
+pub fn check_tried_shields(validator: &mut SchemaValidator) -> Result<(), String> {
+    let allowed = sched::affinity(0).unwrap();
+    if allowed.len() < 2 {
+        return Err("one CPU is too few to watch one from another".to_owned());
+    }
+    let cpu = allowed.last().unwrap().to_string();
+    let span = ["verify", "--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
+    let watched: VerifyDocument = serde_json::from_value(printed(&span)).unwrap();
+    let (_, root) = recordings().into_iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
+    let plan = printed(&["plan", "--root", &root]);
+    let rate = || LoadRate { per_s: Some(2.0), ..LoadRate::default() };
+    let text = |text: &str| text.to_owned();
+    let load = PriceOf {
+        name: text("fork"),
+        what: text("starts processes"),
+        unit: text("processes"),
+        before: rate(),
+        shielded: rate(),
+        ratio: Some(1.0),
+        ratio_per_cpu: None,
+        doubts: vec![PriceDoubt::MaybeChance, PriceDoubt::Varied { window: PricePart::Before }],
+    };
+    let price = LoadPrice {
+        span_ns: 1,
+        cpus_before: allowed.clone(),
+        cpus_shielded: allowed.clone(),
+        loads: vec![load],
+        skipped: Vec::new(),
+    };
+    let difference = MachineDifference { what: text("/x"), before: text("1"), after: text("2") };
+    let tried = TryReport {
+        schema: try_report::SCHEMA,
+        plan: serde_json::from_value(plan).unwrap(),
+        changed: vec![(text("thp"), 1)],
+        refused: 1,
+        before: watched.evidence.clone(),
+        shielded: watched.evidence,
+        verdict: watched.verdict,
+        price: Some(price),
+        restored: 1,
+        left: vec![text("/x")],
+        differences: vec![difference],
+    };
+    let tried = vec![serde_json::to_value(tried).unwrap()];
+    validator.check_schema("try.schema.json", tried, "/shielded");
     Ok(())
 }
 

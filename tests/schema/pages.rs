@@ -9,6 +9,7 @@ pub fn check_machines(validator: &mut SchemaValidator) -> Result<(), String> {
         roots.map(|root| printed(&[words, &["--root", &root]].concat())).collect()
     };
     validator.check_schema("survey.schema.json", each(&["survey"]), "/kernel/release");
+    validator.check_schema("lint.schema.json", each(&["survey", "--lint"]), "/cmdline");
     // Some recordings have no boot loader for a plan, and their document is an error.
     let (plans, errors): (Vec<Value>, Vec<Value>) =
         each(&["boot", "plan"]).into_iter().partition(|document| document["error"].is_null());

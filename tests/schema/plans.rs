@@ -92,6 +92,14 @@ pub fn check_plans(validator: &mut SchemaValidator) -> Result<(), String> {
     Ok(())
 }
 
+pub fn check_exported_plans(validator: &mut SchemaValidator) -> Result<(), String> {
+    let (_, root) = recordings().into_iter().find(|(name, _)| name == "6.12-rt-systemd").unwrap();
+    let exported = ["kernel-parameters", "tuned", "systemd-drop-in"]
+        .map(|format| printed(&["plan", "--export", format, "--root", &root]));
+    validator.check_schema("exported-plan.schema.json", exported.into(), "/text");
+    Ok(())
+}
+
 pub fn check_free_cpus(validator: &mut SchemaValidator) -> Result<(), String> {
     let mut documents: Vec<Value> =
         recordings().iter().map(|(_, root)| printed(&["plan", "--free", "--root", root])).collect();
