@@ -584,7 +584,7 @@ workload = "vm"
             ),
             (
                 "[shield.a.boot]\nparameter = []\n",
-                "p.toml:2: unknown field `parameter`, expected `par",
+                "p.toml:2: unknown field `parameter`, expected `parameters`; did you mean parameters?",
             ),
             (
                 "[shield.a]\nshare = \"l2\"\nboot = [\"nohlt\", \"radeon.modeset=0\"]\n",

@@ -82,13 +82,6 @@ pub enum BootError {
         /// CPUs that are outside the scheduling domains now.
         isolcpus: CpuSet,
     },
-    /// The kernel would ignore one of the parameters.
-    Ignored {
-        /// The kernel.
-        version: String,
-        /// What the kernel would do.
-        fault: Box<CommandLineFault>,
-    },
     /// A kernel would ignore words, or start without CPUs that they name.
     Defeated {
         /// The kernel.
@@ -242,7 +235,6 @@ impl fmt::Display for BootError {
             BootError::ListsDiffer { version, place, fault, .. } => {
                 write!(f, "kernel {version}: {fault}\n  file:  {place}")
             }
-            BootError::Ignored { version, fault } => write!(f, "kernel {version}: {fault}"),
             BootError::Defeated { version, words, place, finding } => {
                 write!(f, "kernel {version}: {finding}")?;
                 write_places(f, words, place.as_deref())

@@ -80,4 +80,4 @@ pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};
 pub use request::{MeasuredRow, UnknownWords};
-pub use requested_words::{find_word_fault, names_kernel_parameter};
+pub use requested_words::{find_word_fault, names_kernel_parameter, offered_names};

@@ -18,7 +18,7 @@ use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTa
 use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
 use super::request::{CpuOrigin, MeasuredRow, UnknownWords};
-use super::requested_words::add_requested;
+use super::requested_words::{add_requested, check_support};
 use super::running_kernel::{online_cpus, possible_cpus};
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::switches::{Switch, named_switch};
@@ -60,7 +60,8 @@ pub fn plan(
         select_words(host, machine, request, &planned)?;
     why.extend(why_kernels);
     selection.compare_with_lines(&planned, machine);
-    let mut warnings = Vec::from_iter(warnings::planned_domain(&selection.wanted));
+    let mut warnings =
+        Vec::from_iter(warnings::planned_domain(&selection.wanted, &planned.versions(machine)));
     warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
     let proves = trial_cpus(&target, origin);
     let ParameterTarget { cpus, rest } = target;
@@ -94,6 +95,9 @@ fn select_words(
         &planned.versions(machine),
         &mut selection.wanted,
     )?;
+    if request.unknown_words == UnknownWords::Refuse {
+        check_support(&request.shield.parameters, |it| planned.support(it, machine))?;
+    }
     Ok(SelectedWords { shield, origin, why, target, selection })
 }
 

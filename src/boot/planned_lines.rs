@@ -83,21 +83,10 @@ impl LinesToCheck<'_> {
     ) -> Result<Vec<BootWarning>, BootError> {
         let mut warnings = Vec::new();
         for finding in found {
-            let version = version.to_owned();
-            if !defeats(&finding) {
-                warnings.push(BootWarning::Finding { version, finding });
-                continue;
+            if defeats(&finding) {
+                return Err(self.defeated(version, place(&finding), finding));
             }
-            let named = finding.words();
-            let ours = self.parameters.iter().filter(|it| named.contains(&it.word.as_str()));
-            let ours = ours.map(|it| format!("{} ({})", it.word, it.reason)).collect();
-            let place = place(&finding);
-            return Err(BootError::Defeated {
-                version,
-                words: ours,
-                place,
-                finding: finding.into(),
-            });
+            warnings.push(BootWarning::Finding { version: version.to_owned(), finding });
         }
         Ok(warnings)
     }
@@ -142,20 +131,28 @@ impl LinesToCheck<'_> {
             return Ok(());
         }
         let rules = list_rules(&entry.version);
-        match line::first_ignored(&entry.args, words, self.possible, rules) {
-            None => Ok(()),
-            Some(
-                fault
-                @ (CommandLineFault::BeyondLast { .. } | CommandLineFault::PartUnknown { .. }),
-            ) => Err(BootError::Ignored { version: entry.version.clone(), fault: Box::new(fault) }),
-            Some(fault) => Err(BootError::ListsDiffer {
-                version: entry.version.clone(),
-                place: loader.source(self.host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
-                isolcpus: isolation_setup(&entry.args, self.possible, rules)
-                    .cpus(IsolationKind::Domain),
-                fault: Box::new(fault),
-            }),
+        let Some(fault) = line::first_ignored(&entry.args, words, self.possible, rules) else {
+            return Ok(());
+        };
+        if fault.words().into_iter().all(|word| is_ours(words, word)) {
+            let finding = LintFinding::NotAccepted(fault);
+            return Err(self.defeated(&entry.version, Some(entry.place.clone()), finding));
         }
+        Err(BootError::ListsDiffer {
+            version: entry.version.clone(),
+            place: loader.source(self.host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
+            isolcpus: isolation_setup(&entry.args, self.possible, rules)
+                .cpus(IsolationKind::Domain),
+            fault: Box::new(fault),
+        })
+    }
+
+    /// The refusal of words that a finding defeats.
+    fn defeated(&self, version: &str, place: Option<String>, finding: LintFinding) -> BootError {
+        let named = finding.words();
+        let ours = self.parameters.iter().filter(|it| named.contains(&it.word.as_str()));
+        let words = ours.map(|it| format!("{} ({})", it.word, it.reason)).collect();
+        BootError::Defeated { version: version.to_owned(), words, place, finding: finding.into() }
     }
 }
 

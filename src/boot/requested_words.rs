@@ -5,7 +5,9 @@
 use super::document::{FaultyWord, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
-use super::parameters::{KERNEL_NAMES, unknown_value};
+use super::parameters::{
+    KERNEL_NAMES, KernelParameter, ParameterOffer, ParameterSupport, unknown_value, with_keyword,
+};
 use super::request::UnknownWords;
 use super::{line, lint};
 use crate::policy::RequestedParameter;
@@ -54,6 +56,26 @@ pub(super) fn add_requested(
     Ok(())
 }
 
+/// Checks that one of the chosen kernels has each of the words, as far as that is known. `support`
+/// says whether one of them has a parameter.
+///
+/// # Errors
+/// No chosen kernel has the parameter.
+pub(super) fn check_support(
+    requested: &[RequestedParameter],
+    support: impl Fn(&KernelParameter) -> ParameterSupport,
+) -> Result<(), BootError> {
+    for request in requested {
+        let parameter = with_keyword(line::name_of(&request.word)).next();
+        if let Some(ParameterSupport::Missing(why)) = parameter.map(&support) {
+            let (place, word) = (request.place.clone(), request.word.clone());
+            let (fault, near) = (WordFault::NotInKernels { why }, Vec::new());
+            return Err(BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near })));
+        }
+    }
+    Ok(())
+}
+
 /// What is wrong with the form of a word, or together with the other words.
 fn find_fault(
     word: &str,
@@ -90,6 +112,14 @@ pub fn find_word_fault(word: &str) -> Option<(WordFault, Vec<String>)> {
     }
     let is_of_module = line::name_of(word).contains('.');
     find_unlisted(word).filter(|(fault, _)| !(is_of_module && *fault == WordFault::UnknownName))
+}
+
+/// The names that `--on` and `--off` have for a parameter of the kernel, such as `isolcpus`.
+#[must_use]
+pub fn offered_names(keyword: &str) -> Vec<&'static str> {
+    let offered = with_keyword(keyword);
+    let offered = offered.filter(|it| !matches!(it.offer, ParameterOffer::Never(_)));
+    offered.map(|it| it.name).collect()
 }
 
 /// Whether the kernel's document has a parameter of this name.

@@ -29,7 +29,11 @@ pub(super) enum PlannedKernels<'a> {
 
 impl PlannedKernels<'_> {
     /// Whether one of these kernels has a parameter.
-    fn support(&self, parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
+    pub(super) fn support(
+        &self,
+        parameter: &KernelParameter,
+        machine: &Machine,
+    ) -> ParameterSupport {
         match self {
             PlannedKernels::Menu { kernels, targets } => kernels.any_support(parameter, targets),
             PlannedKernels::Running => running_kernel::support(parameter, machine),

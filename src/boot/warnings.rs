@@ -6,6 +6,10 @@ use super::loaders::{FoundLoader, LoaderEntry};
 use crate::plan::Shield;
 use crate::survey::{Machine, list_rules};
 use crate::tunables;
+use cpushield_linux::text::first_releases::{
+    PARTITION_REFUSES_ISOLCPUS, PARTITION_REFUSES_ISOLCPUS_UNTIL,
+};
+use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
 pub(super) fn collect(
@@ -43,7 +47,8 @@ fn booted_isolcpus(machine: &Machine, parameters: &[WantedParameter]) -> Option<
     let cpus = machine.isolation.isolcpus_domain.clone();
     let planned = parameters.iter().any(|it| line::isolated_domain(&it.word).is_some());
     let needed = planned || machine.can_stop_tick() == Some(false);
-    (!cpus.is_empty() && !needed).then_some(BootWarning::IsolcpusBooted { cpus })
+    let refusing = machine.kernel.release.clone().filter(|release| may_refuse_partition(release));
+    (!cpus.is_empty() && !needed).then_some(BootWarning::IsolcpusBooted { cpus, refusing })
 }
 
 /// Chosen kernels whose `nohz_full=` and `isolcpus=` would have different lists, and what they do
@@ -65,10 +70,20 @@ pub(super) fn different_lists(
 }
 
 /// The price of a planned `isolcpus=` with the flag `domain`, which is its default.
-pub(super) fn planned_domain(parameters: &[WantedParameter]) -> Option<BootWarning> {
+pub(super) fn planned_domain(
+    parameters: &[WantedParameter],
+    versions: &[&str],
+) -> Option<BootWarning> {
     let planned = parameters.iter().filter(|it| !it.already);
     let cpus = planned.into_iter().find_map(|it| line::isolated_domain(&it.word))?;
-    Some(BootWarning::DomainPlanned { cpus })
+    let refusing = versions.iter().find(|version| may_refuse_partition(version));
+    Some(BootWarning::DomainPlanned { cpus, refusing: refusing.map(|it| (*it).to_owned()) })
+}
+
+/// Whether a kernel refuses a partition with CPUs of `isolcpus=`, or its version is not known.
+fn may_refuse_partition(release: &str) -> bool {
+    let refusing = PARTITION_REFUSES_ISOLCPUS..PARTITION_REFUSES_ISOLCPUS_UNTIL;
+    KernelVersion::from_release(release).is_none_or(|version| refusing.contains(&version))
 }
 
 /// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.
@@ -108,11 +123,25 @@ mod tests {
             instead: None,
             already: true,
         };
-        let warning = Some(BootWarning::IsolcpusBooted { cpus: CpuSet::single(3) });
+        let (cpus, refusing) = (CpuSet::single(3), None);
+        let warning = Some(BootWarning::IsolcpusBooted { cpus, refusing });
         assert_eq!(booted_isolcpus(&machine, &[wanted("nohz_full=3")]), warning);
         assert_eq!(booted_isolcpus(&machine, &[wanted("isolcpus=3")]), None);
         machine.isolation.nohz_full = None;
         machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
         assert_eq!(booted_isolcpus(&machine, &[]), None);
+    }
+
+    #[test]
+    fn partitions_are_mentioned_for_kernels_that_refuse_them_only() {
+        for (release, refuses) in [
+            ("5.4.0-rtai", false),
+            ("6.1.0-40-rt-amd64", false),
+            ("6.12.43+deb13-rt-amd64", true),
+            ("7.2.0-rt", false),
+            ("ours", true),
+        ] {
+            assert_eq!(may_refuse_partition(release), refuses, "{release}");
+        }
     }
 }

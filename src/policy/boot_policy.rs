@@ -1,6 +1,7 @@
 //! The part of a shield's policy for the next boot. A list, a word or another key in its place is
 //! an error that shows where kernel parameters of the user's own belong. Pure.
 
+use crate::registry::nearest;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -58,6 +59,9 @@ impl<'de> Deserialize<'de> for BootKey {
         let key = String::deserialize(deserializer)?;
         match key.as_str() {
             "parameters" => Ok(BootKey),
+            _ if !nearest(&key, &["parameters"]).is_empty() => {
+                Err(D::Error::custom(format!("unknown field `{key}`, expected `parameters`")))
+            }
             _ => Err(D::Error::custom(format!(
                 "unknown field `{key}`, expected `parameters`; kernel parameters of your own are \
                  written as parameters = [\"{key}\"]"

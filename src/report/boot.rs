@@ -8,8 +8,9 @@ use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::loaders::BootFilePlan;
 use crate::boot::{
-    BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, RemovedParameters,
-    SettledAs, TrialBoot, TrialEnd, TrialState, WrittenParameters,
+    BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, ParameterSkipReason,
+    RemovedParameters, SettledAs, SkippedParameter, TrialBoot, TrialEnd, TrialState,
+    WrittenParameters,
 };
 use crate::plan::named;
 
@@ -90,7 +91,11 @@ fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
     match table.with_head(TableHead::Caption).into_block() {
         Some(table) => vec![table],
         None => {
-            let none = TextLine::new("none apply to the chosen kernels");
+            let is_off = |it: &SkippedParameter| it.reason == ParameterSkipReason::SwitchedOff;
+            let none = TextLine::new(match plan.skipped.iter().any(is_off) {
+                true => "none apply to the chosen kernels, or they are switched off",
+                false => "none apply to the chosen kernels",
+            });
             ReportBlock::section("Kernel parameters", vec![none])
         }
     }

@@ -3,7 +3,7 @@
 
 use super::WorkContext;
 use super::experiment_cpus::at_row;
-use crate::boot::{loaders, plan as boot_plan};
+use crate::boot::{BootError, loaders, plan as boot_plan};
 use crate::experiment::Matrix;
 use crate::failure::Failure;
 
@@ -26,7 +26,19 @@ pub(super) fn check_row_boots(
             continue;
         }
         boot_plan::for_words(&work.host, boot.kernel.as_deref(), &boot.words(), menu.as_ref())
-            .map_err(|error| at_row(matrix, index, file, error.into()))?;
+            .map_err(|error| at_row(matrix, index, file, explain_error(error)))?;
     }
     Ok(())
+}
+
+/// The failure of a row: a hint names keys of the matrix, not options.
+fn explain_error(error: BootError) -> Failure {
+    let message = error.to_string();
+    match error {
+        BootError::NoKernel { known, .. } if !known.is_empty() => {
+            let known: Vec<String> = known.iter().map(|it| format!("kernel = {it:?}")).collect();
+            Failure::usage(message).hint(format!("choose one of the menu: {}", known.join(" or ")))
+        }
+        error => error.into(),
+    }
 }

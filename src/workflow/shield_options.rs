@@ -3,8 +3,8 @@
 
 use super::cpu_names::names_of;
 use super::given_file::read_file;
-use crate::boot::names_kernel_parameter;
 use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
+use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
 use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
 use crate::failure::Failure;
@@ -362,7 +362,7 @@ pub fn switchable_names() -> Vec<&'static str> {
 #[must_use]
 pub fn mask_hint(text: &str) -> Option<String> {
     let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
-    Some(format!("it is a mask, of the list {cpus}; to convert masks: cpushield mask {text}"))
+    Some(format!("it is the mask of the list {cpus}; to convert masks: cpushield mask {text}"))
 }
 
 /// Reads the limits of a shield in a policy file; `None` without a file. `shield` names one of
@@ -404,6 +404,10 @@ pub fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
 fn why_unknown(name: &str) -> Option<String> {
     if named_switch(name).is_some() {
         return None;
+    }
+    let names = offered_names(name);
+    if !names.is_empty() {
+        return Some(format!("{name} is a kernel parameter; here it is {}", names.join(" or ")));
     }
     if names_kernel_parameter(name) {
         return Some(format!(

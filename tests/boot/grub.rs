@@ -165,7 +165,9 @@ impl Machine {
     pub fn install(&self, version: &str, realtime: bool) {
         let rt =
             if realtime { "CONFIG_PREEMPT_RT=y\n" } else { "# CONFIG_PREEMPT_RT is not set\n" };
-        self.install_with(version, &format!("CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\n{rt}"));
+        let options = "CONFIG_NO_HZ_FULL=y\nCONFIG_RCU_NOCB_CPU=y\nCONFIG_CPU_ISOLATION=y\n\
+                       CONFIG_SOFTLOCKUP_DETECTOR=y\n";
+        self.install_with(version, &format!("{options}{rt}"));
     }
 
     /// Installs a kernel with this configuration.

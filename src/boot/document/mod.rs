@@ -440,6 +440,7 @@ pub struct BootStatus {
 
 /// What is wrong with the command line of the running kernel: `survey --lint`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandLineLint {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -447,6 +448,10 @@ pub struct CommandLineLint {
     pub cmdline: String,
     /// What is wrong; empty when nothing is.
     #[serde(with = "with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<LintFinding>>")
+    )]
     pub findings: Vec<LintFinding>,
 }
 

@@ -4,7 +4,7 @@ use super::lint_finding::LintFinding;
 use super::reason::{NextReason, UnknownReason};
 use crate::with_text;
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::LIST_PER_ISOLATION;
+use cpushield_linux::text::first_releases::{LIST_PER_ISOLATION, PARTITION_REFUSES_ISOLCPUS};
 use serde::Serialize;
 use std::fmt;
 
@@ -66,11 +66,15 @@ pub enum BootWarning {
     IsolcpusBooted {
         /// Its CPUs.
         cpus: CpuSet,
+        /// Its version, if it refuses a partition with these CPUs or may do so.
+        refusing: Option<String>,
     },
     /// A parameter of the plan takes CPUs out of the scheduling domains.
     DomainPlanned {
         /// These CPUs.
         cpus: CpuSet,
+        /// The first chosen kernel that refuses a partition with these CPUs or may do so.
+        refusing: Option<String>,
     },
     /// A chosen kernel would have two different lists.
     ListsDiffer {
@@ -146,16 +150,17 @@ impl fmt::Display for BootWarning {
                 f,
                 "the options of kernel {version} are unknown: there is no /boot/config-{version}"
             )?,
-            BootWarning::IsolcpusBooted { cpus } => write!(
-                f,
-                "the running kernel has isolcpus={cpus}: a shield does not need it, and kernels \
-                 from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
-            )?,
-            BootWarning::DomainPlanned { cpus } => write!(
-                f,
-                "with isolcpus= other programs can use CPU {cpus} only after a boot without it; \
-                 kernels from 6.7 to 6.17.2 cannot make those CPUs a cpuset partition"
-            )?,
+            BootWarning::IsolcpusBooted { cpus, refusing } => {
+                write!(f, "the running kernel has isolcpus={cpus}, which a shield does not need")?;
+                write_refusing(f, refusing.as_deref())?;
+            }
+            BootWarning::DomainPlanned { cpus, refusing } => {
+                write!(
+                    f,
+                    "with isolcpus= other programs can use CPU {cpus} only after a boot without it"
+                )?;
+                write_refusing(f, refusing.as_deref())?;
+            }
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
             BootWarning::RowIncomplete { row, why } => {
                 write!(f, "row {row:?} was not measured completely: {why}")?;
@@ -170,6 +175,15 @@ impl fmt::Display for BootWarning {
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
+}
+
+fn write_refusing(f: &mut fmt::Formatter<'_>, version: Option<&str>) -> fmt::Result {
+    let Some(version) = version else { return Ok(()) };
+    write!(
+        f,
+        "; kernel {version}: kernels from {PARTITION_REFUSES_ISOLCPUS} to 6.17.2 cannot make those \
+         CPUs a cpuset partition"
+    )
 }
 
 /// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes

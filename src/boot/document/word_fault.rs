@@ -1,5 +1,6 @@
 //! What is wrong with a kernel parameter that the user wrote. Pure.
 
+use super::reason::UnknownReason;
 use serde::Serialize;
 use std::fmt;
 
@@ -62,6 +63,11 @@ pub enum WordFault {
     Unreleased {
         /// The page of `explain` about it.
         page: &'static str,
+    },
+    /// No chosen kernel has the parameter.
+    NotInKernels {
+        /// Why not.
+        why: UnknownReason,
     },
     /// No chosen kernel has the module.
     NoModule {
@@ -143,6 +149,7 @@ impl WordFault {
             | WordFault::UnknownValue
             | WordFault::UnknownFlag { .. }
             | WordFault::Unreleased { .. }
+            | WordFault::NotInKernels { .. }
             | WordFault::NoModule { .. }
             | WordFault::NoModuleParameter { .. }
             | WordFault::ModuleUnreadable { .. }
@@ -191,6 +198,9 @@ impl fmt::Display for WordFault {
             WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
             WordFault::Unreleased { .. } => {
                 f.write_str("is of a patch series that no released kernel has")
+            }
+            WordFault::NotInKernels { why } => {
+                write!(f, "is not a parameter of the chosen kernels: {why}")
             }
             WordFault::NoModule { module, version } => {
                 write!(f, "is for the module {module}, which kernel {version} does not have")

@@ -8,6 +8,7 @@ use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
 use crate::boot::parameters::{
     KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, unknown_value,
+    with_keyword,
 };
 use crate::boot::running_kernel::support;
 use crate::registry::nearest;
@@ -144,7 +145,7 @@ fn is_foreign(parameter: &KernelParameter) -> bool {
 
 /// The entry of the catalogue for a parameter of the line.
 fn parameter(param: &KernelParam) -> Option<&'static KernelParameter> {
-    PARAMETERS.iter().copied().find(|it| cmdline::same_name(it.keyword, &param.name))
+    with_keyword(&param.name).next()
 }
 
 /// The name that a misspelled one resembles. Of a parameter of a module (`module.name`), either the

@@ -198,7 +198,7 @@ dcd36af9-0418-4997-815e-9e03ae52bde0@paulmck-laptop (2026-07-03);
 __setup(\"nohz_full=\", …) in kernel/sched/isolation.c (6.12).",
     removes: &[],
     risk: Risk::None,
-    offer: ParameterOffer::Never("no released kernel knows it without a list"),
+    offer: ParameterOffer::Never("no released kernel accepts nohz_full without a CPU list"),
     needs: &[],
     since: None,
     flag_since: None,

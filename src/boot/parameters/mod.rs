@@ -51,6 +51,12 @@ pub const PARAMETERS: &[&KernelParameter] = &[
     &power::MITIGATIONS,
 ];
 
+/// The parameters of the catalogue that have this name on the command line: the flags of
+/// `isolcpus=` share one.
+pub fn with_keyword(name: &str) -> impl Iterator<Item = &'static KernelParameter> {
+    PARAMETERS.iter().copied().filter(move |it| cmdline::same_name(it.keyword, name))
+}
+
 impl RegistryEntry for &'static KernelParameter {
     fn key(self) -> &'static str {
         self.name
