@@ -238,8 +238,10 @@ impl From<crate::load::LoadError> for Failure {
         use crate::load::LoadError;
         let message = error.to_string();
         match error {
-            LoadError::Unknown { .. } => {
-                Failure::usage(message).hint("read about a load: cpushield explain load-messages")
+            LoadError::Unknown { near, .. } => {
+                let near = near.iter().map(|near| format!("did you mean {near}?"));
+                let failure = near.fold(Failure::usage(message), Failure::hint);
+                failure.hint("read about a load: cpushield explain load-messages")
             }
             LoadError::NoneCombined
             | LoadError::UnexpectedArguments { .. }
@@ -302,6 +304,12 @@ fn nothing_applies(message: String, skipped: &[crate::boot::SkippedParameter]) -
 /// A name that `--on` and `--off` do not have: a kernel parameter of the user's own, or a typo.
 fn no_such_parameter(message: String, name: &str, near: &[String]) -> Failure {
     let failure = Failure::usage(message);
+    let names = crate::boot::offered_names(name);
+    if !names.is_empty() {
+        return names.into_iter().fold(failure, |failure, name| {
+            failure.hint(format!("its name here is {name}: cpushield explain {name}"))
+        });
+    }
     if crate::boot::names_kernel_parameter(name) {
         return failure
             .hint(format!("a kernel parameter of your own: --parameter {name}"))
@@ -345,7 +353,6 @@ impl From<crate::boot::BootError> for Failure {
             ),
             BootError::ListsDiffer { isolcpus, .. } => lists_differ(message, &isolcpus),
             BootError::Defeated { finding, .. } => Failure::usage(message).hint(finding.advice()),
-            BootError::Ignored { fault, .. } => Failure::usage(message).hint(fault.advice()),
             BootError::Active { .. } => {
                 Failure::machine(message).hint("remove them first: cpushield boot undo")
             }

@@ -183,8 +183,9 @@ impl Ui {
     /// The columns of the terminal; `None` when standard output is not a terminal.
     #[must_use]
     pub fn columns(&self) -> Option<u16> {
-        let size = ratatui::crossterm::terminal::size();
-        size.ok().filter(|_| self.is_terminal()).map(|(columns, _)| columns)
+        // Without a terminal, crossterm would start tput(1).
+        let size = self.is_terminal().then(ratatui::crossterm::terminal::size)?;
+        size.ok().map(|(columns, _)| columns)
     }
 
     /// The columns of the terminal; those of a wide one when standard output is not a terminal.

@@ -322,7 +322,7 @@ fn perfetto_reads_every_slice_of_the_timeline_at_its_time() {
     let (Some(traces), Some(python)) = (traces(), python()) else { return };
     let file = fs::read(traces.join("lisa_sched_load_arm64/trace.dat")).unwrap();
     let mut recording = recording(TraceDat::read(&file));
-    recording.phases = vec![(0, "settling"), (5, ""), (5, "watched"), (1 << 60, "over")];
+    recording.phases = vec![(0, "warm-up"), (5, ""), (5, "watched"), (1 << 60, "over")];
     recording.gaps = vec![(1, Gap { start: 7, end: 9 }), (1, Gap { start: 9, end: 12 })];
     let path = scratch("perfetto");
     let remedy = |cause: Cause, culprit: &Culprit| {
@@ -338,7 +338,7 @@ fn perfetto_reads_every_slice_of_the_timeline_at_its_time() {
     };
     assert_eq!(
         spans(of("phases of the watch")),
-        [("settling".to_owned(), 0, 5), ("watched".to_owned(), 5, 1 << 60)]
+        [("warm-up".to_owned(), 0, 5), ("watched".to_owned(), 5, 1 << 60)]
     );
     let gap = || "gap".to_owned();
     assert_eq!(spans(of("CPU 1: gaps in user space")), [(gap(), 7, 9), (gap(), 9, 12)]);

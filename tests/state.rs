@@ -1,6 +1,8 @@
 //! The program and its state directory: its contents, processes that write there, and what each
 //! command says about it. The machine is not changed.
 
+use cpushield_linux::Store;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -98,7 +100,7 @@ fn the_log_has_a_line_for_each_access_and_goes_only_to_a_regular_file() {
     let ended = run(&state.0, &["--log", &name, "status"]);
     assert_eq!(ended.code, Some(3), "{ended:?}");
     let text = std::fs::read_to_string(&log).unwrap();
-    let journal = format!(" read {}: ok", state.0.join("journal.jsonl").display());
+    let journal = format!(" read {}: ENOENT", state.0.join("journal.jsonl").display());
     for part in [" start ", "--log", &journal, " read /sys/devices/system/cpu/isolated: ", " end "]
     {
         assert!(text.contains(part), "{part}: {text}");
@@ -120,4 +122,35 @@ fn the_log_has_a_line_for_each_access_and_goes_only_to_a_regular_file() {
         assert!(refused.err.contains("not a regular file"), "{refused:?}");
     }
     assert_eq!(std::fs::read_to_string(&log).unwrap(), more);
+}
+
+/// The journal of a first apply is empty for a moment.
+#[test]
+fn while_another_process_applies_no_reader_takes_its_journal_for_damaged() {
+    let state = StateDir::new("state-applying");
+    let store = Store::new(&state.0);
+    let lock = store.lock().unwrap();
+    std::fs::write(state.0.join("journal.jsonl"), "").unwrap();
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let root = recording.display().to_string();
+    let under_way = format!("apply by process {} is under way", std::process::id());
+    let plan = run(&state.0, &["--root", &root, "plan"]);
+    assert_eq!(plan.code, Some(3), "{plan:?}");
+    assert!(plan.err.contains(&under_way) && !plan.err.contains("--forget"), "{plan:?}");
+    let survey = run(&state.0, &["--root", &root, "survey"]);
+    assert!(survey.out.contains(&under_way), "{survey:?}");
+    drop(lock);
+    let plan = run(&state.0, &["--root", &root, "plan"]);
+    assert!(plan.err.contains("--forget"), "{plan:?}");
+}
+
+#[test]
+fn no_program_is_started_to_find_the_width_of_the_output() {
+    let dir = StateDir::new("state-width");
+    let (program, mark) = (dir.0.join("tput"), dir.0.join("started"));
+    std::fs::write(&program, format!("#!/bin/sh\n: > {}\necho 80\n", mark.display())).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    let output = command.args(["mask", "0x3"]).env("PATH", &dir.0).output().unwrap();
+    assert!(output.status.success() && !mark.exists(), "{output:?}");
 }

@@ -158,8 +158,8 @@ const fn group(
 const MODULES: &str = "load it before the shield (modprobe); programs that create user namespaces \
                        may cause it: sysctl user.max_user_namespaces=0; sysctl \
                        kernel.modules_disabled=1 blocks modules until the next boot";
-const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or have one io_uring open all the time";
-const STAMPS: &str = "have one socket with SO_TIMESTAMP open all the time";
+const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or keep an io_uring open";
+const STAMPS: &str = "keep a socket with SO_TIMESTAMP open";
 const SPACES: &str =
     "keep network namespaces while the shield is up; sysctl user.max_user_namespaces=0";
 const TRACING: &str = "switch tracing on or off before the shield is needed";

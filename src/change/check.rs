@@ -73,7 +73,15 @@ impl fmt::Display for ChangeFault {
                 write!(f, "expected one line of at most {VALUE_BYTES_MAX} bytes as the value")
             }
             ChangeFault::Value { value, compare } => {
-                write!(f, "{value:?} is not a value of the kind {compare:?}")
+                let expected = match compare {
+                    ValueComparison::List => "a CPU list",
+                    ValueComparison::Mask => "a CPU mask",
+                    ValueComparison::Member => "+WORD or -WORD",
+                    ValueComparison::Text | ValueComparison::Word | ValueComparison::Again => {
+                        "one word or number"
+                    }
+                };
+                write!(f, "expected {expected} as the value, found {value:?}")
             }
             ChangeFault::Task { tid } => {
                 write!(f, "expected the number of a task, found {tid}")
@@ -83,7 +91,9 @@ impl fmt::Display for ChangeFault {
                 write!(f, "expected the slice {wanted:?}, found {found:?}")
             }
             ChangeFault::NotShielded { cpu } => write!(f, "CPU {cpu} is not shielded"),
-            ChangeFault::OwnSibling { cpu } => write!(f, "CPU {cpu} is not a sibling of itself"),
+            ChangeFault::OwnSibling { cpu } => {
+                write!(f, "a CPU cannot be its own sibling: CPU {cpu}")
+            }
             ChangeFault::AffinitiesNotSaved => f.write_str(
                 "expected an earlier step that saves the affinities of tasks, found none",
             ),

@@ -54,7 +54,7 @@ enum BootCommand {
 
 #[derive(Debug, clap::Args)]
 struct ConcludeArgs {
-    /// Only reboot into the old entry, unless this comes up in time
+    /// Reboot into the old entry unless this is reached in time
     #[arg(long, value_name = "WHAT", requires = "within")]
     reboot_unless: Option<UntilArg>,
     /// The time, from the start of the kernel
@@ -273,7 +273,7 @@ pub(super) const UNDO_HELP: HelpTail = HelpTail {
 /// The request is wrong, or the boot loader's files cannot be read or written.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Failure> {
     match &args.command {
-        BootCommand::Plan(args) => plan(ui, global, args),
+        BootCommand::Plan(args) => return plan(ui, global, args),
         BootCommand::Apply(args) => apply(ui, global, args),
         BootCommand::Status => return status(ui, global),
         BootCommand::Undo => undo(ui, global),
@@ -286,10 +286,14 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
-fn plan(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<(), Failure> {
+fn plan(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<ExitCode, Failure> {
     let work = global.open(ui)?;
     let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
-    show(ui, &plan, || boot_plan_blocks(&plan))
+    show(ui, &plan, || boot_plan_blocks(&plan))?;
+    Ok(match plan.parameters.as_slice() {
+        [] => ExitCode::from(FailureKind::Machine.code()),
+        _ => ExitCode::SUCCESS,
+    })
 }
 
 /// Runs `boot apply`.

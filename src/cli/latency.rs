@@ -70,8 +70,8 @@ pub struct LatencyArgs {
     /// Limit: the max jitter of every thread is in this range of LinuxCNC
     #[arg(long, value_name = "GRADE", value_enum)]
     linuxcnc: Option<LinuxCncGrade>,
-    /// Take limits that no option sets from this policy file; if it has several shields, --shield
-    /// selects one
+    /// Policy file with the limits that no option sets; if it has several shields, --shield selects
+    /// one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included

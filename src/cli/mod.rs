@@ -33,6 +33,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::ui::{OutputFormat, StatusLines, Ui};
 use crate::workflow::WorkContext;
 use crate::workflow::run_program::fail_before_start;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cpushield_linux::{EventLog, process};
 use help::HelpTail;
@@ -276,8 +277,30 @@ fn with_negative_values(arg: clap::Arg) -> clap::Arg {
 }
 
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
-    let mut matches = command().try_get_matches_from(args)?;
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(args);
+    let mut matches = matches.map_err(|error| without_hidden(error, &command))?;
     Cli::from_arg_matches_mut(&mut matches)
+}
+
+/// Takes hidden subcommands out of an error. Where a subcommand is missing, clap lists all.
+fn without_hidden(mut error: clap::Error, command: &clap::Command) -> clap::Error {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
+        let hidden = hidden_subcommands(command);
+        let shown = names.iter().filter(|name| !hidden.contains(&name.as_str()));
+        let shown = ContextValue::Strings(shown.cloned().collect());
+        error.insert(ContextKind::ValidSubcommand, shown);
+    }
+    error
+}
+
+fn hidden_subcommands(command: &clap::Command) -> Vec<&str> {
+    let all = command.get_subcommands();
+    all.flat_map(|sub| {
+        let own = sub.is_hide_set().then_some(sub.get_name());
+        own.into_iter().chain(hidden_subcommands(sub))
+    })
+    .collect()
 }
 
 /// Whether the subcommand of a command line that does not parse is `run`.

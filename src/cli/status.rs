@@ -38,7 +38,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield status --json", "the same for a program"),
     ],
     exit_codes: Some(&[
-        ("0", "every shield is active and unchanged"),
+        ("0", "every shield is active and unchanged, as far as this user can check"),
         (
             "1",
             "changed settings, foreign tasks, or a shield that is incomplete, being changed or \

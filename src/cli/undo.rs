@@ -26,7 +26,7 @@ pub struct UndoArgs {
     /// Take all shields down, the last one first
     #[arg(long, conflicts_with = "shield")]
     all: bool,
-    /// With --all, take only the shields of this policy file down
+    /// With --all: take down only the shields of this policy file
     #[arg(long, value_name = "FILE", requires = "all")]
     policy: Option<String>,
     /// Forget settings that cannot be restored, or an unreadable journal

@@ -150,7 +150,7 @@ impl fmt::Display for InapplicableReason {
                 "the request leaves SMT siblings online (--siblings offline)"
             }
             Self::NoIdleStates => "this machine has no idle states to choose from",
-            Self::NoWorkqueueMasks => "this kernel shows no workqueue masks",
+            Self::NoWorkqueueMasks => "no masks of workqueues are visible",
             Self::TickAlwaysOn => {
                 "this kernel cannot stop the tick of a busy CPU (built without CONFIG_NO_HZ_FULL)"
             }

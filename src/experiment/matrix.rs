@@ -747,7 +747,7 @@ instrument = "spin"
                 format!("{row}boot = [\"zzqwyx_own\"]\n{column}"),
                 "; if it is right: allow_unknown = true",
             ),
-            (format!("{row}cpus = \"0x8\"\n{column}"), "; it is a mask, of the list \"3\""),
+            (format!("{row}cpus = \"0x8\"\n{column}"), "; it is the mask of the list \"3\""),
             (
                 format!("{row}cpus = \"\"\n{column}"),
                 "; a list looks like 3, 2-3, 2-N, isolated or all,^0",

@@ -3,6 +3,7 @@
 use super::LoadRefusal;
 use super::kinds::{self, KINDS, LoadKind};
 use crate::documents::load_done::load_word;
+use crate::registry::nearest;
 use cpushield_linux::CpuSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -59,6 +60,8 @@ pub enum LoadError {
     Unknown {
         /// The requested name.
         word: String,
+        /// Similar names.
+        near: Vec<String>,
     },
     /// `none` is combined with other loads.
     NoneCombined,
@@ -83,7 +86,7 @@ pub enum LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LoadError::Unknown { word } => {
+            LoadError::Unknown { word, .. } => {
                 let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
                 write!(
                     f,
@@ -128,7 +131,7 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
         let kinds = match name {
             ALL => KINDS.iter().copied().filter(|kind| !kind.is_program()).collect(),
             name => {
-                vec![kinds::named(name).ok_or_else(|| LoadError::Unknown { word: word.clone() })?]
+                vec![kinds::named(name).ok_or_else(|| unknown(word, name))?]
             }
         };
         let arguments = parse_arguments(name, arguments)?;
@@ -150,6 +153,11 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
 }
 
 /// The arguments of a load: words, or the whole text of a command.
+fn unknown(word: &str, name: &str) -> LoadError {
+    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
+    LoadError::Unknown { word: word.to_owned(), near: nearest(name, &names) }
+}
+
 fn parse_arguments(name: &str, text: &str) -> Result<Vec<String>, LoadError> {
     match text.trim() {
         "" if name == COMMAND => Err(LoadError::NoCommand),

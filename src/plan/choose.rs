@@ -201,12 +201,19 @@ fn check_list(
     check_online(machine, list)?;
     if topology.online.len() == 1 {
         return Err(PlanRefusal::OneCpu);
-    } else if *list == topology.online {
-        let most = most_cpus(machine);
-        return Err(PlanRefusal::AllCpus { online: list.clone(), most });
+    }
+    let all_cpus = |joined| {
+        let (online, most) = (topology.online.clone(), most_cpus(machine));
+        PlanRefusal::AllCpus { online, joined, most }
+    };
+    if *list == topology.online {
+        return Err(all_cpus(CpuSet::new()));
     }
     notes.why.push(ChoiceReason::Listed { cpus: list.clone() });
     let split = split_list(machine, request, list, live, notes)?;
+    if split.cpus == topology.online {
+        return Err(all_cpus(split.cpus.difference(list)));
+    }
     if !live.shields.is_empty() {
         find_housekeeping(machine, &split.cpus, live)?;
     }

@@ -211,7 +211,11 @@ mod tests {
             ("\"shield\": {", "\"shield\": {\n\"colour\": 1,", "unknown field `colour`"),
             (path, "/etc/passwd", "expected a path below /sys/"),
             (path, "/proc/irq/../../etc/passwd", "expected a path below /sys/"),
-            ("\"value\": \"7\"", "\"value\": \"x\"", "\"x\" is not a value of the kind Mask"),
+            (
+                "\"value\": \"7\"",
+                "\"value\": \"x\"",
+                "expected a CPU mask as the value, found \"x\"",
+            ),
             ("\"irq-affinity\"", "\"nothing\"", "there is no tunable \"nothing\""),
         ] {
             assert!(good.contains(from), "{from}");

@@ -70,7 +70,7 @@ impl fmt::Display for Readiness {
             Readiness::Ready => f.write_str("ready: a shield needs no further boot parameters"),
             Readiness::AfterBoot { parameters } => {
                 let parameters = parameters.join(" ");
-                write!(f, "ready; some interruptions remain until a boot with {parameters}")
+                write!(f, "ready; a boot with {parameters} would remove more interruptions")
             }
             Readiness::TickRemains => f.write_str(
                 "ready, but the timer tick remains: this kernel is built without \

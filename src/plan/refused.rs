@@ -40,6 +40,8 @@ pub enum PlanRefusal {
     AllCpus {
         /// Every online CPU.
         online: CpuSet,
+        /// Those of them that the list does not have: SMT siblings that join it.
+        joined: CpuSet,
         /// The CPUs that can be shielded together; empty if there are none.
         most: CpuSet,
     },
@@ -171,10 +173,13 @@ impl fmt::Display for PlanRefusal {
                 write!(f, "this machine has no CPU {cpus}; it has CPU {present}")
             }
             PlanRefusal::Offline { cpus, .. } => write!(f, "CPU {cpus} is offline"),
-            PlanRefusal::AllCpus { online, .. } => write!(
-                f,
-                "cannot shield all CPUs ({online}): interrupts and other programs need at least one"
-            ),
+            PlanRefusal::AllCpus { online, joined, .. } => {
+                write!(f, "cannot shield all CPUs ({online}")?;
+                if !joined.is_empty() {
+                    write!(f, "; SMT siblings join the list: CPU {joined}")?;
+                }
+                f.write_str("): interrupts and other programs need at least one")
+            }
             PlanRefusal::RestoringInterrupts { tunable, disturbance } => write!(
                 f,
                 "this version of the shield drops {tunable}, and cannot restore its settings \

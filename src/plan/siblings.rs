@@ -57,7 +57,7 @@ pub(super) fn split_list(
         }
     };
     if split.cpus != *list {
-        check_free(machine, live, &halves, &siblings)?;
+        check_free(machine, live, &cores, list)?;
     }
     let work = split.cpus.difference(&split.idle);
     notes.explain_idle_siblings(&work, &split.idle, request.siblings);
@@ -80,18 +80,21 @@ pub(super) fn working_siblings(cores: &[CpuSet], list: &CpuSet, prepared: &CpuSe
 fn check_free(
     machine: &Machine,
     live: &ActiveShields,
-    halves: &CpuSet,
-    siblings: &CpuSet,
+    cores: &[CpuSet],
+    list: &CpuSet,
 ) -> Result<(), PlanRefusal> {
-    let boot = boot_cpu(machine).filter(|cpu| siblings.contains(*cpu));
-    let other = live.shields.iter().find(|shield| shield.cpus.intersects(siblings));
-    let holder = match (other, boot) {
-        (Some(shield), _) => SiblingHolder::Shield { name: shield.name.clone() },
-        (None, Some(_)) => SiblingHolder::BootCpu,
-        (None, None) => return Ok(()),
-    };
-    let (cpus, siblings) = (halves.clone(), siblings.clone());
-    Err(PlanRefusal::Siblings(SiblingRefusal::Taken { cpus, siblings, holder }))
+    for core in cores {
+        let (cpus, siblings) = (core.intersection(list), core.difference(list));
+        let boot = boot_cpu(machine).filter(|cpu| siblings.contains(*cpu));
+        let other = live.shields.iter().find(|shield| shield.cpus.intersects(&siblings));
+        let holder = match (other, boot) {
+            (Some(shield), _) => SiblingHolder::Shield { name: shield.name.clone() },
+            (None, Some(_)) => SiblingHolder::BootCpu,
+            (None, None) => continue,
+        };
+        return Err(PlanRefusal::Siblings(SiblingRefusal::Taken { cpus, siblings, holder }));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -142,6 +145,17 @@ mod tests {
                 "4",
                 None,
                 "CPU 4 shares its core with CPU 0, which is the boot CPU and cannot stay idle",
+            ),
+            (
+                "1-2,4-7",
+                None,
+                "CPU 4 shares its core with CPU 0, which is the boot CPU and cannot stay idle",
+            ),
+            (
+                "0-2,4-7",
+                None,
+                "cannot shield all CPUs (0-7; SMT siblings join the list: CPU 3): interrupts and \
+                 other programs need at least one",
             ),
             ("4", share, "4 idle  offline "),
             ("0,4", idle, "0,4 idle 4 offline "),

@@ -14,8 +14,8 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
         true => (Some(domain), "excluded from load balancing since boot (isolcpus)"),
         false => (
             Some(&somehow),
-            "reported as isolated by the kernel; the reason is unknown because the kernel command \
-             line is",
+            "reported as isolated by the kernel; the reason is unknown without the kernel command \
+             line",
         ),
     };
     let facts = [

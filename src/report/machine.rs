@@ -152,6 +152,7 @@ fn kernel(machine: &Machine) -> String {
 fn cgroups(machine: &Machine) -> String {
     let cgroup = &machine.cgroup;
     let (mode, also) = match cgroup.mode {
+        CgroupMode::None if machine.tasks.is_empty() => return "unknown".to_owned(),
         CgroupMode::None => return "no cpuset controller".to_owned(),
         CgroupMode::V1 => ("v1", ""),
         CgroupMode::Hybrid => ("v1 for cpusets", ", together with v2"),
@@ -395,6 +396,10 @@ pub(super) fn size(kib: u64) -> String {
 }
 
 fn activity(machine: &Machine) -> Vec<TextLine> {
+    // Every machine has tasks, but a recording may have none of them.
+    if machine.tasks.is_empty() && machine.irqs.is_empty() {
+        return vec![TextLine::new("tasks and interrupts are unknown")];
+    }
     let kthreads = machine.tasks.iter().filter(|placed| placed.task.kthread);
     let bound = kthreads.clone().filter(|placed| placed.task.bound).count();
     let kernel = kthreads.count();

@@ -40,7 +40,7 @@ pub fn status_blocks(
     } else {
         let parts: Vec<String> = status.unchecked.iter().map(ToString::to_string).collect();
         let parts = parts.join(", ");
-        let text = format!("Not checked, because only root can: {parts}, at every boot");
+        let text = format!("Not checked (needs root): {parts}, and what is enabled at every boot");
         lines.push(TextLine::new(text));
     }
     if status.swept > 0 {

@@ -202,7 +202,8 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
             "without cpusets only their affinity keeps tasks out; remove the parameter",
         ));
     }
-    if machine.cgroup.mode == CgroupMode::None {
+    // Without any task, /proc was not recorded, and the hierarchies are unknown.
+    if machine.cgroup.mode == CgroupMode::None && !machine.tasks.is_empty() {
         found.push(finding(
             "no-cpuset",
             "there is no cgroup hierarchy with cpusets",

@@ -166,7 +166,7 @@ impl<'h> ActiveInstruments<'h> {
         {
             self.trace = Err(AbsenceReason::failed(error));
         }
-        self.name_phase("settling");
+        self.name_phase("warm-up");
     }
 
     fn name_phase(&mut self, name: &'static str) {

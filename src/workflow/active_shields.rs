@@ -15,10 +15,33 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_millis(100);
 
 /// The active shields. A normal user cannot read the journal, and plans without them.
+///
+/// # Errors
+/// The journal cannot be read, or is being written by another process.
 pub(super) fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failure> {
     match apply::active_plans(&work.host, &work.store) {
         Err(error) if error.is_denied() => Ok(Vec::new()),
-        plans => Ok(plans?),
+        Err(error) => match work_on_journal(&work.host, &work.store, &error) {
+            Some(unfinished) => {
+                Err(Failure::machine(unfinished.to_string()).hint(unfinished.advice()))
+            }
+            None => Err(error.into()),
+        },
+        Ok(plans) => Ok(plans),
+    }
+}
+
+/// The work of another process because of which the journal is not complete yet; `None` if the
+/// journal has another fault.
+pub(super) fn work_on_journal(
+    host: &Host,
+    store: &Store,
+    error: &JournalLoadError,
+) -> Option<UnfinishedWork> {
+    let JournalLoadError::Journal { .. } = error else { return None };
+    match apply::find_shield(host, store) {
+        Ok(ShieldPresence::Part(_, unfinished)) => Some(unfinished),
+        _ => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Surveys the machine with what the journal of the active shield knows.
 
 use super::WorkContext;
-use super::active_shields::{cpus_of, shields_of};
+use super::active_shields::{cpus_of, shields_of, work_on_journal};
 use crate::apply::{self, JournalLoadError};
 use crate::boot::running_lint::lint_running;
 use crate::boot::{self, CommandLineLint, LintFinding};
@@ -40,7 +40,11 @@ fn survey_with_state(host: &Host, store: &Store) -> (Machine, ShieldKnowledge) {
         Err(JournalLoadError::Access(error)) if error.is_denied() => {
             ShieldKnowledge::Unknown(format!("only root can read {}", error.path))
         }
-        Err(error) => ShieldKnowledge::Unknown(error.to_string()),
+        Err(error) => {
+            let work = work_on_journal(host, store, &error);
+            let why = work.map_or_else(|| error.to_string(), |work| work.to_string());
+            ShieldKnowledge::Unknown(why)
+        }
     };
     (machine, knowledge)
 }

@@ -301,7 +301,7 @@ fn a_malformed_file_of_tuned_is_an_error_with_its_line() {
     machine.put("etc/tuned/lathe/tuned.conf", "[main]\ninclude=gone\n");
     let error = machine.setup(OtherTool::Tuned).unwrap_err();
     let SetupError::NothingFound { why, looked_in, .. } = error else { panic!("{error:?}") };
-    assert_eq!(why, "there is no profile gone, which /etc/tuned/lathe/tuned.conf:2 names");
+    assert_eq!(why, "/etc/tuned/lathe/tuned.conf:2 names the profile gone, which does not exist");
     assert!(looked_in.contains(&"/usr/lib/tuned/gone/tuned.conf".to_owned()));
     // Profiles that include each other are read once.
     machine.put("etc/tuned/lathe/tuned.conf", "[main]\ninclude=base\n[sysctl]\na=1\n");

@@ -29,7 +29,7 @@ impl fmt::Display for UnfinishedWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UnfinishedWatch { cpus, asked_ns, watched_ns, entries, gap_ns, .. } = self;
         let (watched, asked) = (time_text::measured(*watched_ns), time_text::limit(*asked_ns));
-        write!(f, "the watch of CPU {cpus} did not end: it lasted {watched} of {asked}")?;
+        write!(f, "the watch of CPU {cpus} ended early, after {watched} of {asked}")?;
         if let Some(entries) = entries {
             write!(f, ", with {entries} entries")?;
         }
@@ -56,10 +56,10 @@ mod tests {
         };
         assert_eq!(
             watch.to_string(),
-            "the watch of CPU 3 did not end: it lasted 120s of 3600s, with 0 entries, longest gap \
+            "the watch of CPU 3 ended early, after 120s of 3600s, with 0 entries, longest gap \
              41us"
         );
         let unseen = UnfinishedWatch { entries: None, gap_ns: None, ..watch };
-        assert_eq!(unseen.to_string(), "the watch of CPU 3 did not end: it lasted 120s of 3600s");
+        assert_eq!(unseen.to_string(), "the watch of CPU 3 ended early, after 120s of 3600s");
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn advise_on_word(word: &str) -> String {
 /// What to write instead of a text that is not a CPU list.
 pub(super) fn advise_on_list(text: &str) -> String {
     match CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x")) {
-        Some(cpus) => format!("it is a mask, of the list \"{cpus}\""),
+        Some(cpus) => format!("it is the mask of the list \"{cpus}\""),
         None => SELECTION_HINT.to_owned(),
     }
 }

@@ -22,8 +22,8 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
             "efi-runtime",
             "EFI runtime services are enabled".to_owned(),
             "a call to the firmware, to read the clock or a boot variable, can stop a CPU for a \
-             long time; real-time kernels disable them by default. efi=noruntime does so on \
-             others, and programs then cannot change boot entries",
+             long time. Real-time kernels disable EFI runtime services by default; efi=noruntime \
+             disables them on others, and programs then cannot change boot entries",
         )
     }))
 }

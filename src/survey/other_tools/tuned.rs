@@ -133,7 +133,7 @@ impl<'a> ProfileReader<'a> {
             if may_miss || loaded {
                 return Ok(());
             }
-            let why = format!("there is no profile {name}, which {place} names");
+            let why = format!("{place} names the profile {name}, which does not exist");
             return Err(nothing(why, paths));
         };
         self.files.push(path.clone());

@@ -260,20 +260,21 @@ impl Store {
     /// # Errors
     /// The file system's error, or it is not a regular file.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.log_result(Operation::Read, name, self.read_file(name))
+        match self.log_result(Operation::Read, name, self.read_file(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    fn read_file(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        let mut file = match open_regular(&self.dir.join(name), OpenOptions::new().read(true)) {
-            Ok(file) => file,
-            Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::open(Operation::Read, &self.path(name), e)),
-        };
+    fn read_file(&self, name: &str) -> Result<Vec<u8>> {
+        let path = self.dir.join(name);
+        let mut file = open_regular(&path, OpenOptions::new().read(true))
+            .map_err(|e| Error::open(Operation::Read, &self.path(name), e))?;
         let mut bytes = Vec::new();
-        match file.read_to_end(&mut bytes) {
-            Ok(_) => Ok(Some(bytes)),
-            Err(e) => Err(Error::io(Operation::Read, &self.path(name), e)),
-        }
+        let read = file.read_to_end(&mut bytes);
+        read.map_err(|e| Error::io(Operation::Read, &self.path(name), e))?;
+        Ok(bytes)
     }
 
     /// Replaces a file atomically: it has either the old bytes or the new ones. They are on the
