@@ -67,7 +67,9 @@ fn start(words: &str, cpu: usize) -> Child {
 }
 
 /// A process and its descendants, each with its start time.
-fn started_family(pid: i32) -> Vec<(i32, Option<u64>)> {
+type Family = Vec<(i32, Option<u64>)>;
+
+fn started_family(pid: i32) -> Family {
     let host = Host::live();
     family::family(&host, pid).into_iter().map(|pid| (pid, host.start_time(pid))).collect()
 }
@@ -105,9 +107,17 @@ fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
             let mut running: Vec<Running> =
                 some.iter().map(|words| Running(start(words, cpu))).collect();
             std::thread::sleep(Duration::from_millis(after_ms));
-            for (words, running) in some.iter().zip(&mut running) {
+            // All get the signal before one is waited for: a load would starve the others.
+            let ends: Vec<Option<Family>> =
+                running.iter_mut().map(|it| send_signal(it, signal)).collect();
+            for ((words, Running(child)), family) in some.iter().zip(&mut running).zip(ends) {
                 let what = format!("{words}: signal {signal} after {after_ms} ms");
-                end_by_signal(running, signal, &what);
+                match family {
+                    Some(family) => ended_by_signal(child, &family, &what),
+                    None => {
+                        let _ = writeln!(std::io::stderr(), "NOT RUN: {what}: {}", said(child));
+                    }
+                }
             }
         }
     }
@@ -123,21 +133,26 @@ impl Drop for Running {
     }
 }
 
-fn end_by_signal(Running(child): &mut Running, signal: i32, what: &str) {
-    let said = |child: &mut Child| {
-        let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
-    };
+/// What an ended program said on standard error.
+fn said(child: &mut Child) -> String {
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+/// Sends a signal. Returns the processes that are to end; `None` if the program has ended before.
+fn send_signal(Running(child): &mut Running, signal: i32) -> Option<Family> {
     let pid = i32::try_from(child.id()).unwrap();
     let family = started_family(pid);
-    if let Some(status) = child.try_wait().unwrap() {
-        let said = said(child);
-        let _ = writeln!(std::io::stderr(), "NOT RUN: {what}: {status}: {said}");
-        return;
+    if child.try_wait().unwrap().is_some() {
+        return None;
     }
     process::kill(pid, signal).unwrap();
-    all_end(&family, what);
+    Some(family)
+}
+
+fn ended_by_signal(child: &mut Child, family: &Family, what: &str) {
+    all_end(family, what);
     let status = child.wait().unwrap();
     let said = said(child);
     assert!(!said.contains("panicked"), "{what}: {status}: {said}");
@@ -210,12 +225,18 @@ fn each_subcommand_ends_when_its_terminal_closes() {
     for some in shells.chunks(AT_ONCE) {
         let mut running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
         std::thread::sleep(Duration::from_millis(1200));
-        for (shell, Running(script)) in some.iter().zip(&mut running) {
-            let family = started_family(i32::try_from(script.id()).unwrap());
-            // The master side closes with its only owner.
-            script.kill().unwrap();
-            script.wait().unwrap();
-            all_end(&family, shell);
+        let families: Vec<Family> = running
+            .iter_mut()
+            .map(|Running(script)| {
+                let family = started_family(i32::try_from(script.id()).unwrap());
+                // The master side closes with its only owner.
+                script.kill().unwrap();
+                script.wait().unwrap();
+                family
+            })
+            .collect();
+        for (shell, family) in some.iter().zip(&families) {
+            all_end(family, shell);
         }
     }
 }
