@@ -6,7 +6,7 @@ use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{UnknownWords, loaders};
-use cpushield::failure::Failure;
+use cpushield::failure::{Failure, FailureKind};
 use cpushield::policy::RequestedParameter;
 use cpushield_linux::CommandOutput;
 
@@ -66,6 +66,36 @@ fn a_word_that_the_plan_or_the_request_already_has_is_not_added_twice() {
     let plan = make_plan(&machine.host(), &request(&["nohz-full=2,3", "nohlt", "nohlt"])).unwrap();
     let wanted = ["nohz_full=2-3", "rcu_nocbs=2-3", "irqaffinity=0-1", "nohlt"];
     assert_eq!(words(&plan), wanted);
+}
+
+#[test]
+fn a_word_that_the_chosen_kernels_lack_is_refused_unless_the_user_insists() {
+    let machine = Machine::debian();
+    let config = "CONFIG_PREEMPT_RT=y\n# CONFIG_NO_HZ_FULL is not set\nCONFIG_CPU_ISOLATION=y\n";
+    machine.write(&format!("boot/config-{RT}"), config);
+    let own = request(&["nohz_full=3"]);
+    let refused = Failure::from(make_plan(&machine.host(), &own).unwrap_err()).to_string();
+    let fault = "policy.toml:1: \"nohz_full=3\" is not a parameter of the chosen kernels: built \
+                 without CONFIG_NO_HZ_FULL";
+    assert!(refused.contains(fault) && refused.contains("--allow-unknown"), "{refused}");
+    let insisting = BootRequest { unknown_words: UnknownWords::Accept, ..own };
+    let plan = make_plan(&machine.host(), &insisting).unwrap();
+    assert!(words(&plan).contains(&"nohz_full=3"), "{:?}", words(&plan));
+}
+
+#[test]
+fn a_word_of_the_user_that_another_one_defeats_is_named_with_its_own_place() {
+    let machine = Machine::debian();
+    machine.write("etc/default/grub", "\nGRUB_CMDLINE_LINUX=\"isolcpus=2\"\n");
+    for (own, fault) in [
+        ("isolcpus=nohz,2", "the kernel ignores isolcpus=nohz,2: nohz_full=2-3 comes first"),
+        ("isolcpus=nohz,2-9", "isolcpus=nohz,2-9 names CPU 4-9, but the last CPU is 3"),
+    ] {
+        let failure = Failure::from(make_plan(&machine.host(), &request(&[own])).unwrap_err());
+        let text = failure.to_string();
+        assert_eq!(failure.kind, FailureKind::Usage, "{text}");
+        assert!(text.contains("policy.toml:1") && text.contains(fault), "{text}");
+    }
 }
 
 #[test]

@@ -289,6 +289,16 @@ impl OperatorRefusal {
     }
 }
 
+/// What a policy permits.
+fn permitted(shield: &str, highest: Option<u32>) -> String {
+    match highest {
+        Some(highest) => {
+            format!("operators of shield {shield} may have a priority of 1 to {highest}")
+        }
+        None => format!("operators of shield {shield} may not have a real-time priority"),
+    }
+}
+
 impl fmt::Display for OperatorRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -310,29 +320,18 @@ impl fmt::Display for OperatorRefusal {
             OperatorRefusal::NoGroup { shield } => {
                 write!(f, "shield {shield} has no cgroup to enter")
             }
-            OperatorRefusal::Priority { shield, priority, highest: Some(highest) } => {
+            OperatorRefusal::Priority { shield, priority, highest } => {
                 write!(
                     f,
-                    "priority {priority} is outside the range of shield {shield}, 1 to \
-                           {highest}"
-                )
-            }
-            OperatorRefusal::Priority { shield, priority, highest: None } => {
-                write!(
-                    f,
-                    "operators of shield {shield} may not set a real-time priority; the \
-                           request has {priority}"
+                    "the request has priority {priority}, and {}",
+                    permitted(shield, *highest)
                 )
             }
             OperatorRefusal::LockedMemory { shield } => {
                 write!(f, "operators of shield {shield} may not raise the limit on locked memory")
             }
             OperatorRefusal::OwnPolicy { shield, policy, highest } => {
-                write!(f, "the process runs with {policy}, and operators of shield {shield} may ")?;
-                match highest {
-                    Some(highest) => write!(f, "have at most priority {highest}"),
-                    None => f.write_str("not have a real-time priority"),
-                }
+                write!(f, "the process runs with {policy}, and {}", permitted(shield, *highest))
             }
             OperatorRefusal::InOtherShield => {
                 f.write_str("the process is in another shield, which it must leave first")
