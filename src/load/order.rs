@@ -152,12 +152,12 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
     Ok(wanted)
 }
 
-/// The arguments of a load: words, or the whole text of a command.
 fn unknown(word: &str, name: &str) -> LoadError {
     let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
     LoadError::Unknown { word: word.to_owned(), near: nearest(name, &names) }
 }
 
+/// The arguments of a load: words, or the whole text of a command.
 fn parse_arguments(name: &str, text: &str) -> Result<Vec<String>, LoadError> {
     match text.trim() {
         "" if name == COMMAND => Err(LoadError::NoCommand),

@@ -32,11 +32,17 @@ threads = ["20ms"]
 other = true
 "#;
 
-pub fn check_experiments(validator: &mut SchemaValidator) -> Result<(), String> {
+/// The CPUs that the tests may use.
+fn allowed_cpus() -> Result<CpuSet, String> {
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
         return Err("one CPU is too few to watch one from another".to_owned());
     }
+    Ok(allowed)
+}
+
+pub fn check_experiments(validator: &mut SchemaValidator) -> Result<(), String> {
+    let allowed = allowed_cpus()?;
     let dir = std::env::temp_dir().join(format!("cpushield-schema-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let (cpu, state) = (allowed.last().unwrap().to_string(), dir.join("state"));
@@ -93,10 +99,7 @@ pub fn check_experiments(validator: &mut SchemaValidator) -> Result<(), String> 
 
 /// A tried shield of a recording, with what was measured on this machine.
 pub fn check_tried_shields(validator: &mut SchemaValidator) -> Result<(), String> {
-    let allowed = sched::affinity(0).unwrap();
-    if allowed.len() < 2 {
-        return Err("one CPU is too few to watch one from another".to_owned());
-    }
+    let allowed = allowed_cpus()?;
     let cpu = allowed.last().unwrap().to_string();
     let span = ["verify", "--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
     let watched: VerifyDocument = serde_json::from_value(printed(&span)).unwrap();
@@ -141,10 +144,7 @@ pub fn check_tried_shields(validator: &mut SchemaValidator) -> Result<(), String
 }
 
 pub fn check_measurements(validator: &mut SchemaValidator) -> Result<(), String> {
-    let allowed = sched::affinity(0).unwrap();
-    if allowed.len() < 2 {
-        return Err("one CPU is too few to watch one from another".to_owned());
-    }
+    let allowed = allowed_cpus()?;
     let cpu = allowed.last().unwrap().to_string();
     let span = ["verify", "--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
     let limits = [&span[..], &["--max-entries", "0", "--max-gap", "5us", "--syscalls"]].concat();
