@@ -340,7 +340,10 @@ impl UndoSnapshot<'_> {
         }
         match self.decide_alone(host, task, cpus) {
             AffinityDecision::Set(target) => {
-                AffinityDecision::Set(self.scope.keep_off_others(&target))
+                let has_own = self.originals.0.contains_key(&task.id);
+                let ancestor = self.ancestor_with_original(task).filter(|_| !has_own);
+                let id = ancestor.map_or(task.id, |(id, _)| id);
+                AffinityDecision::Set(self.scope.keep_off_others(&target, id))
             }
             decision => decision,
         }
@@ -372,7 +375,7 @@ impl UndoSnapshot<'_> {
             None if (*cpus == shield.housekeeping || self.has_lost_cpus(task.id, cpus))
                 && self.ancestor_with_original(task).is_none() =>
             {
-                AffinityDecision::Set(self.scope.free_cpus())
+                AffinityDecision::Set(self.scope.free_cpus().union(&self.scope.cpus_of_others()))
             }
             None => self
                 .inherited_original(task, cpus)
@@ -388,7 +391,7 @@ impl UndoSnapshot<'_> {
         task: &Task,
         cpus: &CpuSet,
     ) -> Option<AffinityDecision> {
-        let (id, shield) = (task.id, &self.scope.shield);
+        let id = task.id;
         let ours = before.masks.0.get(&id);
         let target = ours.or_else(|| before.kept.0.get(&id));
         if let Some(done) = &self.journal.affinities {
@@ -401,7 +404,7 @@ impl UndoSnapshot<'_> {
         let known = cpus == target
             || was.is_none_or(|was| was == cpus)
             || self.scope.foreign.may_have_narrowed(target, cpus);
-        Some(if known || is_widened(shield, cpus, target) || follows_interrupt(task) {
+        Some(if known || is_widened(&self.scope.closed, cpus, target) || follows_interrupt(task) {
             AffinityDecision::Set(target.clone())
         } else if ours.is_some() {
             AffinityDecision::Drift
@@ -412,9 +415,9 @@ impl UndoSnapshot<'_> {
 }
 
 /// Whether the kernel may have widened a mask to `now` when cpusets grew: then it has all CPUs of
-/// its cpuset, including the shielded ones.
-pub(super) fn is_widened(shield: &Shield, now: &CpuSet, mask: &CpuSet) -> bool {
-    mask.is_subset(now) && now != mask && now.intersects(&shield.cpus)
+/// its cpuset, including those that were closed to it.
+pub(super) fn is_widened(closed: &CpuSet, now: &CpuSet, mask: &CpuSet) -> bool {
+    mask.is_subset(now) && now != mask && now.intersects(closed)
 }
 
 /// Whether a task is the thread of an interrupt, which the kernel moves with the interrupt.

@@ -35,7 +35,8 @@ pub(super) fn replaced_changes(journal: &ApplyJournal, scope: &UndoScope) -> Vec
             journal.original(intent),
             OriginalState::Text { .. } | OriginalState::Cpus { .. }
         );
-        if !is_shared && (change == step.change || !is_known) {
+        let is_replaced = is_known || is_about_other_programs(journal, &step.change);
+        if !is_shared && (change == step.change || !is_replaced) {
             continue;
         }
         let last = journal.last_made_about(&step.change);
@@ -69,6 +70,12 @@ pub(super) fn states_without(
     states
 }
 
+/// Whether a change is about a group that shields made for the programs outside of them.
+fn is_about_other_programs(journal: &ApplyJournal, change: &Change) -> bool {
+    let mut shields = journal.shields.iter().map(|live| &live.plan.shield);
+    !shields.any(|shield| change.is_about_group(&shield.group()))
+}
+
 /// The change of a step without the leaving shield; `None` if it stays as it is.
 fn change_without(
     journal: &ApplyJournal,
@@ -81,9 +88,16 @@ fn change_without(
     }
     let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
     let last = journal.last_made_about(change).and_then(|last| journal.step(last));
+    let cpus = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
+    // Another version of the shield may have these CPUs, without this kind of change.
+    let is_shared = journal.shields_about(change).any(|shield| shield.name == scope.shield.name);
+    let freed = match is_shared {
+        true => scope.closed.difference(&cpus),
+        false => scope.closed.difference(&scope.cpus_of_others()),
+    };
     let remaining = RemainingShields {
-        cpus: others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus)),
-        freed: &scope.shield.cpus,
+        cpus,
+        freed: &freed,
         free: scope.free_cpus(),
         last: last.map(|step| &step.change),
     };
@@ -129,7 +143,7 @@ pub(super) fn make_replaced(
     }
     let made = match hogs.refuse(host, &replaced.change)? {
         Some(reason) => PerformedChange::refused(reason),
-        None => match kind.release(host, was, &scope.shield.cpus) {
+        None => match kind.release(host, was, &scope.closed) {
             Some(released) => PerformedChange::from_answer(released)?,
             None => perform(host, &replaced.change, was, &scope.cpus_of_others())?,
         },

@@ -6,7 +6,6 @@ use super::journal::UndoDecision;
 use super::offline_cpus::offline_shield;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
-use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,10 +35,10 @@ pub(super) fn restore(
     undoing: &UndoDecision,
     complete: bool,
 ) -> Result<RestoredAffinities> {
-    let (shield, foreign) = (&scope.shield, scope.foreign_cpus_now(host));
+    let (closed, foreign) = (&scope.closed, scope.foreign_cpus_now(host));
     let online = host.online_cpus().ok();
-    let offline = offline_shield(&shield.cpus, online.as_ref());
-    let scan = AffinityScan { host, shield, foreign, online, offline };
+    let offline = offline_shield(&scope.shield.cpus, online.as_ref());
+    let scan = AffinityScan { host, closed, foreign, online, offline };
     let mut done = RestoredAffinities::default();
     let kept = undoing.kept.0.iter().map(|(id, cpus)| (id, cpus, Some(cpus)));
     let ours = undoing.masks.0.iter().map(|(id, cpus)| (id, cpus, undoing.was.0.get(id)));
@@ -85,7 +84,8 @@ enum FoundAffinity {
 
 struct AffinityScan<'a> {
     host: &'a Host,
-    shield: &'a Shield,
+    /// CPUs that the cpusets of the shield kept from other tasks.
+    closed: &'a CpuSet,
     /// The CPUs of the partitions of other programs, which the kernel leaves out of every mask.
     foreign: CpuSet,
     online: Option<CpuSet>,
@@ -132,7 +132,7 @@ impl AffinityScan<'_> {
         if unchanged && limited {
             return Ok(FoundAffinity::Narrow);
         }
-        let known = unchanged || is_widened(self.shield, &now, &target);
+        let known = unchanged || is_widened(self.closed, &now, &target);
         if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
             return Ok(FoundAffinity::Theirs);
         }

@@ -5,7 +5,8 @@ use super::journal::ApplyJournal;
 use super::lost_cpus::LostCpus;
 use crate::change::Change;
 use crate::documents::plan::Shield;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Host, TaskId};
+use std::collections::BTreeMap;
 
 /// A shield that is undone, and the ones that stay.
 #[derive(Debug)]
@@ -13,8 +14,15 @@ pub(super) struct UndoScope {
     /// The shield, with the CPUs that are in no shield after it. Its housekeeping CPUs are in none
     /// now.
     pub(super) shield: Shield,
+    /// All CPUs that the cpusets of the shield kept from other tasks. Another version of it may
+    /// keep the same CPUs in another way.
+    pub(super) closed: CpuSet,
     /// The other active shields.
     pub(super) others: Vec<Shield>,
+    /// The CPUs that their cpusets keep from other tasks.
+    closed_by_others: CpuSet,
+    /// The CPUs that their steps moved tasks off.
+    moved_off: BTreeMap<TaskId, CpuSet>,
     /// The other version of a shield that is being replaced, if both have the same cgroup.
     pub(super) other_version: Option<Shield>,
     /// The partitions of other programs, before undo changes anything.
@@ -29,12 +37,25 @@ impl UndoScope {
         let shields = journal.shields.iter().map(|live| &live.plan.shield);
         let others: Vec<Shield> = shields.filter(|shield| shield.name != name).cloned().collect();
         let shield = journal.shield(name)?;
-        let cpus = shield.cpus.difference(&journal.cpus_of_others(name));
+        let closed = shield.cpus.clone();
+        let cpus = closed.difference(&journal.cpus_of_others(name));
+        let closing = others.iter().filter(|other| journal.has_group(&other.name));
+        let closed_by_others = closing.fold(CpuSet::new(), |all, other| all.union(&other.cpus));
+        let moved_off = find_moved_off(journal, name);
         let mut same = others.iter().filter(|other| other.group() == shield.group());
         let other_version = same.find(|other| journal.has_group(&other.name)).cloned();
         let foreign = ForeignPartitions::read(host, &own_cpus(journal));
         let (shield, lost) = (Shield { cpus, ..shield }, LostCpus::read(host, journal));
-        Some(UndoScope { shield, others, other_version, foreign, lost })
+        Some(UndoScope {
+            shield,
+            closed,
+            others,
+            closed_by_others,
+            moved_off,
+            other_version,
+            foreign,
+            lost,
+        })
     }
 
     /// The CPUs of partitions of other programs that were there when undo began, and still are.
@@ -62,11 +83,30 @@ impl UndoScope {
         self.shield.housekeeping.union(&self.shield.cpus)
     }
 
-    /// `cpus` without those of the shields that stay; the free CPUs if none would be left.
-    pub(super) fn keep_off_others(&self, cpus: &CpuSet) -> CpuSet {
-        let rest = cpus.difference(&self.cpus_of_others());
+    /// The mask `cpus` of a task without what the shields that stay keep from it: the CPUs that
+    /// their cpusets close, and those that their steps moved it off. The free CPUs if none would be
+    /// left. `id` is the task, or the ancestor from which it inherits its mask.
+    pub(super) fn keep_off_others(&self, cpus: &CpuSet, id: TaskId) -> CpuSet {
+        let mut rest = cpus.difference(&self.closed_by_others);
+        if let Some(moved_off) = self.moved_off.get(&id) {
+            rest = rest.difference(moved_off);
+        }
         if rest.is_empty() { self.free_cpus() } else { rest }
     }
+}
+
+/// The CPUs of the shields other than `name` that their steps moved tasks off.
+fn find_moved_off(journal: &ApplyJournal, name: &str) -> BTreeMap<TaskId, CpuSet> {
+    let mut moved: BTreeMap<TaskId, CpuSet> = BTreeMap::new();
+    for other in journal.shields.iter().filter(|live| live.plan.shield.name != name) {
+        for step in other.steps.iter().filter_map(|step| journal.header.plan.steps.get(*step)) {
+            if let Change::Affinity { task, .. } = &step.change {
+                let cpus = moved.entry(*task).or_default();
+                *cpus = cpus.union(&other.plan.shield.cpus);
+            }
+        }
+    }
+    moved
 }
 
 /// The CPUs of all active shields, with the siblings that they keep idle or offline.

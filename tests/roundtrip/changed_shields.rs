@@ -1,15 +1,17 @@
 //! An active shield that is changed: after that, and after a kill or a refusal anywhere, the
 //! machine is as if only one of the versions had ever been applied.
 
-use crate::bench::{Bench, Tree, disturbed_writes, every_write, same};
+use crate::bench::{Bench, Tree, disturbed_writes, every_write, few_disturbed_writes, same};
 use crate::many_shields::{
-    NAMES, Prepared, Recorded, machines, plan_shield, same_apart_from_irq_threads,
+    NAMES, Prepared, Recorded, machines, plan_shield, plan_with, same_apart_from_irq_threads,
 };
 use cpushield::apply::{self, AppliedPlan, ApplyError, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{Plan, Step};
+use cpushield::policy::ShieldRequest;
 use cpushield::run;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The CPUs of a version before a change and after it.
@@ -99,6 +101,140 @@ fn a_changed_shield_is_as_if_only_the_new_version_had_been_applied() {
             let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             same_apart_from_irq_threads(machine.tree_with_shields(&others), bench.tree(), &when);
+        }
+    }
+}
+
+/// The plan of the shield of this number with a tunable switched off.
+fn plan_without(bench: &Bench, number: usize, cpus: &CpuSet, tunable: &str) -> Plan {
+    let tunables = BTreeMap::from([(tunable.to_owned(), false)]);
+    let request = |all| ShieldRequest { cpus: Some(cpus.clone()), tunables, ..all };
+    plan_with(bench, NAMES[number], request).unwrap()
+}
+
+/// Processes, interrupts, timers and the rest: each can be left to itself while the shield is up.
+#[test]
+fn each_kind_of_protection_is_switched_off_and_on_again_while_the_shield_is_active() {
+    for (machine, others) in cases() {
+        let cpus = &machine.cpus[0];
+        for tunable in ["cpuset", "irq-affinity", "timer-migration", "workqueues"] {
+            let when = format!("{}, together with {others:?}: --off {tunable}", machine.name);
+            let fresh = machine.with_shields(&others);
+            fresh.apply(&fresh.host(), &plan_without(&fresh, 0, cpus, tunable)).unwrap();
+            let whole = with_version(&machine, cpus, &others);
+            let bench = whole.bench.copy();
+            let plan = plan_without(&bench, 0, cpus, tunable);
+            assert!(plan.steps.iter().all(|step| step.tunable != tunable), "{when}");
+            replace(&bench, &bench.host(), &plan).unwrap_or_else(|error| panic!("{when}: {error}"));
+            same_apart_from_irq_threads(fresh.tree(), bench.tree(), &when);
+            let plan = plan_shield(&bench, NAMES[0], Some(cpus)).unwrap();
+            replace(&bench, &bench.host(), &plan).unwrap_or_else(|error| panic!("{when}: {error}"));
+            same_apart_from_irq_threads(whole.tree.clone(), bench.tree(), &format!("{when}, on"));
+            let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
+            assert!(undone.is_complete(), "{when}: {undone:#?}");
+            same_apart_from_irq_threads(machine.tree_with_shields(&others), bench.tree(), &when);
+        }
+    }
+}
+
+#[test]
+fn the_cpus_and_the_protection_of_processes_change_at_once() {
+    for (machine, others, versions) in some_changes() {
+        for (before, after) in [("cpuset", ""), ("", "cpuset"), ("cpuset", "cpuset")] {
+            let when = format!(
+                "{}, together with {others:?}: {versions:?}, --off {before:?}, then {after:?}",
+                machine.name
+            );
+            let fresh = with_protection(&machine, &others, &versions.after, after);
+            let bench = with_protection(&machine, &others, &versions.before, before).bench.copy();
+            let plan = plan_protection(&bench, &versions.after, after);
+            replace(&bench, &bench.host(), &plan).unwrap_or_else(|error| panic!("{when}: {error}"));
+            same_apart_from_irq_threads(fresh.tree.clone(), bench.tree(), &when);
+        }
+    }
+}
+
+/// The plan of the first shield, without a tunable unless its name is empty.
+fn plan_protection(bench: &Bench, cpus: &CpuSet, off: &str) -> Plan {
+    match off {
+        "" => plan_shield(bench, NAMES[0], Some(cpus)).unwrap(),
+        off => plan_without(bench, 0, cpus, off),
+    }
+}
+
+/// The machine with these other shields and such a shield.
+fn with_protection(machine: &Recorded, others: &[usize], cpus: &CpuSet, off: &str) -> Rc<Prepared> {
+    machine.prepare(&format!("{others:?}, {cpus} without {off:?}"), || {
+        let bench = machine.with_shields(others);
+        bench.apply(&bench.host(), &plan_protection(&bench, cpus, off)).unwrap();
+        bench
+    })
+}
+
+#[test]
+fn a_change_of_the_protection_that_is_killed_or_refused_loses_nothing() {
+    for (machine, others, Versions { before: cpus, .. }) in some_changes() {
+        for (before, after) in [("cpuset", ""), ("", "cpuset")] {
+            let old = with_protection(&machine, &others, &cpus, before);
+            let new = with_protection(&machine, &others, &cpus, after);
+            let bench = old.bench.copy();
+            let (host, plan) = (bench.host(), plan_protection(&bench, &cpus, after));
+            replace(&bench, &host, &plan).unwrap();
+            let writes = few_disturbed_writes(host.writes());
+            for fault in writes.flat_map(|at| {
+                [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }]
+            }) {
+                let when = format!(
+                    "{}, {others:?}: {cpus:?}, --off {before:?}, then {after:?}: {fault:?}",
+                    machine.name
+                );
+                let bench = old.bench.copy();
+                let _ = replace(&bench, &bench.host().failing(fault), &plan);
+                apply::end_change(&bench.host(), &bench.store()).unwrap();
+                let live = apply::active_plans(&bench.host(), &bench.store()).unwrap();
+                let live = live.iter().find(|plan| plan.shield.name == NAMES[0]).unwrap();
+                let is_closed = live.steps.iter().any(|step| step.tunable == "cpuset");
+                let expected = if is_closed == after.is_empty() { &new } else { &old };
+                // A refused step of the new version is one that the shield can do without.
+                if matches!(fault, InjectedFault::Stop { .. }) || Rc::ptr_eq(expected, &old) {
+                    same_apart_from_irq_threads(expected.tree.clone(), bench.tree(), &when);
+                }
+                let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                let expected = machine.tree_with_shields(&others);
+                same_apart_from_irq_threads(expected, bench.tree(), &when);
+            }
+        }
+    }
+}
+
+/// A shield without a cpuset of its own leaves one with a cpuset behind, or the other way round.
+#[test]
+fn shields_with_and_without_cpusets_are_undone_in_any_order() {
+    for machine in machines(2) {
+        for bare in [0, 1] {
+            for first in [0, 1] {
+                let when = format!("{}: {bare} without cpuset, {first} is undone", machine.name);
+                let make = |bench: &Bench, number: usize| match number == bare {
+                    true => plan_without(bench, number, &machine.cpus[number], "cpuset"),
+                    false => {
+                        plan_shield(bench, NAMES[number], Some(&machine.cpus[number])).unwrap()
+                    }
+                };
+                let (fresh, bench) = (machine.bench(), machine.bench());
+                let last = 1 - first;
+                fresh.apply(&fresh.host(), &make(&fresh, last)).unwrap();
+                for number in [0, 1] {
+                    bench.apply(&bench.host(), &make(&bench, number)).unwrap();
+                }
+                let undone =
+                    apply::undo(&bench.host(), &bench.store(), Some(NAMES[first])).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same_apart_from_irq_threads(fresh.tree(), bench.tree(), &when);
+                let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[last])).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same_apart_from_irq_threads(machine.bench().tree(), bench.tree(), &when);
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::bench::{Bench, Tree};
 use crate::trees;
 use cpushield::apply::{self, ChangeFate};
-use cpushield::change::Change;
+use cpushield::change::{Change, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{self, Drift};
 use cpushield_linux::CpuSet;
@@ -123,6 +123,13 @@ fn a_late_answer_after_the_change_of_another_shield_leaves_no_ban() {
         undo(&bench, "a");
         assert_eq!(banned(&bench), "", "{old} to {new}");
     }
+    // A shield keeps its CPUs, and its new version bans none.
+    let bench = two(true);
+    let mut bare = ban("b", "2", "2-3");
+    let setting = trees::write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text);
+    bare.steps = vec![trees::step(setting, false)];
+    apply::replace(&bench.host(), &bench.store(), &bare, &mut |_| {}).unwrap();
+    assert_eq!(banned(&bench), "3");
 }
 
 #[test]
