@@ -227,6 +227,7 @@ fn read_original(host: &Host, way_in: &WayIn<'_>, thread: &Task) -> Result<Added
         lowered_from,
         given: cpus.clone(),
         granted: left.iter().any(|left| left.pid == thread.pid && left.granted),
+        lock_limit: left.iter().find(|left| left.pid == thread.pid).and_then(|it| it.lock_limit),
     })
 }
 
@@ -282,6 +283,7 @@ mod tests {
             lowered_from: None,
             given: CpuSet::single(3),
             granted: false,
+            lock_limit: None,
         }
     }
 

@@ -5,7 +5,7 @@
 //! or `undo` restores everything that a killed `run` changed.
 
 use super::{RunError, ShieldPlacement};
-use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, TaskId, namespaces};
+use cpushield_linux::{CpuSet, Host, RaisedLockLimit, SchedPolicy, Store, TaskId, namespaces};
 use serde::{Deserialize, Serialize};
 
 /// The file in the state directory.
@@ -84,6 +84,10 @@ pub struct AddedThread {
     /// that with the place.
     #[serde(default)]
     pub granted: bool,
+    /// The limit on locked memory that an operator got together with the place in the shield. It
+    /// belongs to the whole process.
+    #[serde(default)]
+    pub lock_limit: Option<RaisedLockLimit>,
 }
 
 impl AddedThread {

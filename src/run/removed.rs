@@ -146,17 +146,9 @@ fn move_started(
         }
         None => None,
     };
-    let mut notes = Vec::new();
-    for thread in &threads {
-        let tid = thread.id.tid;
-        let Some(policy) = unless_ended(host.scheduling(tid))? else { continue };
-        if policy.rt_priority() == 0 && !matches!(policy, SchedPolicy::Deadline { .. }) {
-            continue;
-        }
-        if unless_ended(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?.is_some() {
-            notes.push(ProcessNote::MadeOrdinary { tid, policy });
-        }
-    }
+    let made_ordinary = make_ordinary(host, task)?.into_iter();
+    let notes = made_ordinary.map(|(tid, policy)| ProcessNote::MadeOrdinary { tid, policy });
+    let notes = notes.collect();
     if let Some(group) = group {
         let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
@@ -185,7 +177,10 @@ pub(super) fn move_out(
     let mut notes = Vec::new();
     let mut failed = None;
     if entries.iter().any(|entry| entry.granted) {
-        take_priorities(host, task)?;
+        make_ordinary(host, task)?;
+    }
+    if let Some(raised) = entries.iter().find_map(|entry| entry.lock_limit) {
+        unless_ended(host.restore_lock_limit(task.pid, raised))?;
     }
     let in_shield = read_masks(host, task)?;
     let mut moved = false;
@@ -252,16 +247,31 @@ fn read_masks(host: &Host, task: &Task) -> Result<BTreeMap<TaskId, CpuSet>, RunE
     Ok(masks)
 }
 
-/// Makes the real-time threads of a process ordinary ones.
-fn take_priorities(host: &Host, task: &Task) -> Result<(), RunError> {
-    for thread in threads_of(host, task)? {
-        let tid = thread.id.tid;
-        let policy = unless_ended(host.scheduling(tid))?;
-        if policy.is_some_and(|policy| policy.rt_priority() > 0) {
-            unless_ended(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?;
+/// How often to look for real-time threads that were created meanwhile. Each time, their creators
+/// are ordinary already. A program with a right of its own to such a priority can go on for ever.
+const ROUNDS: usize = 16;
+
+/// Makes the real-time threads of a process ordinary ones, also those that are created meanwhile:
+/// a thread inherits the policy of its creator (sched(7)). Returns the policies that they had.
+fn make_ordinary(host: &Host, task: &Task) -> Result<Vec<(i32, SchedPolicy)>, RunError> {
+    let mut changed = Vec::new();
+    for _ in 0..ROUNDS {
+        let known = changed.len();
+        for thread in threads_of(host, task)? {
+            let tid = thread.id.tid;
+            let Some(policy) = unless_ended(host.scheduling(tid))? else { continue };
+            if policy.rt_priority() == 0 && !matches!(policy, SchedPolicy::Deadline { .. }) {
+                continue;
+            }
+            if unless_ended(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?.is_some() {
+                changed.push((tid, policy));
+            }
+        }
+        if changed.len() == known {
+            break;
         }
     }
-    Ok(())
+    Ok(changed)
 }
 
 /// Moves a process or thread back to its cgroup, if it is still in the shield's. Returns whether it

@@ -5,7 +5,7 @@ use crate::bench::{Bench, Tree, same};
 use crate::operators::{put_process, serve, serve_at};
 use crate::trees::{self, Task};
 use cpushield::plan::Plan;
-use cpushield::policy::{OperatorLimits, OperatorName, ShieldOperators};
+use cpushield::policy::{MemoryLimit, OperatorLimits, OperatorName, ShieldOperators};
 use cpushield::run::{
     self, CpuAssignment, HelperCaller, OperatorAnswer, OperatorRefusal, OperatorRequest,
     ShieldPlacement,
@@ -138,6 +138,15 @@ impl Drop for Sleeper {
 /// A machine with a shield, its operator (the user of this process), this process and `sleeper` of
 /// this user. `change` makes it another one.
 fn machine_with(sleeper: &Sleeper, change: impl Fn(&mut Tree, i32)) -> Bench {
+    machine_that_permits(OperatorLimits::default(), sleeper, change)
+}
+
+/// The same, with what the policy permits to operators.
+fn machine_that_permits(
+    limits: OperatorLimits,
+    sleeper: &Sleeper,
+    change: impl Fn(&mut Tree, i32),
+) -> Bench {
     let own = i32::try_from(std::process::id()).unwrap();
     let uid = fs::metadata("/proc/self").unwrap().uid();
     let mut tree = trees::v2();
@@ -146,7 +155,6 @@ fn machine_with(sleeper: &Sleeper, change: impl Fn(&mut Tree, i32)) -> Bench {
     change(&mut tree, sleeper.pid());
     let bench = Bench::of(&tree);
     let user = OperatorName { name: "joe".to_owned(), id: uid };
-    let limits = OperatorLimits::default();
     let operators = Some(ShieldOperators { users: vec![user], group: None, limits });
     bench.apply(&bench.host(), &Plan { operators, ..trees::v2_plan() }).unwrap();
     bench
@@ -179,6 +187,29 @@ fn an_operator_moves_its_own_process_out_of_the_shield_to_where_it_was() {
     };
     let shield = "cpushield".to_owned();
     assert_eq!(refusal, OperatorRefusal::NotInShield { shield });
+}
+
+#[test]
+fn a_raised_limit_on_locked_memory_lasts_as_long_as_the_place_in_the_shield() {
+    let sleeper = Sleeper::new();
+    let own = std::process::id();
+    let limits = format!("proc/{own}/limits");
+    let permitted = OperatorLimits { priority: None, locked_memory: Some(MemoryLimit::Unlimited) };
+    let bench = machine_that_permits(permitted, &sleeper, |tree, _| {
+        let text = "Max locked memory 65536 131072 bytes\n";
+        tree.insert(limits.clone().into(), Some(text.into()));
+    });
+    let before = bench.tree();
+    // The second request must not take the raised limit for the original one.
+    for _ in 0..2 {
+        let answer = serve(&bench, b"{\"do\": \"enter\", \"lock_memory\": true}\n");
+        assert!(matches!(answer, OperatorAnswer::Entered(_)), "{answer:?}");
+        let line = bench.host().read_line(&format!("/{limits}")).unwrap();
+        assert_eq!(line, "Max locked memory unlimited unlimited bytes");
+    }
+    let answer = serve(&bench, b"{\"do\": \"leave\"}\n");
+    assert!(matches!(answer, OperatorAnswer::Left(_)), "{answer:?}");
+    same(&before, &bench.tree(), "after leaving");
 }
 
 #[test]

@@ -270,10 +270,8 @@ impl OperatorRefusal {
             OperatorRefusal::NotPermitted { shield, uid } => {
                 (shield, format!("users = [\"{uid}\"]"))
             }
-            OperatorRefusal::Priority { shield, priority, .. } => {
-                (shield, format!("priority = {}", (*priority).clamp(1, super::super::PRIORITY_MAX)))
-            }
-            OperatorRefusal::OwnPolicy {
+            OperatorRefusal::Priority { shield, priority, .. }
+            | OperatorRefusal::OwnPolicy {
                 shield,
                 policy: SchedPolicy::Fifo { priority } | SchedPolicy::Rr { priority },
                 ..

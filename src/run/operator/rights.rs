@@ -15,7 +15,8 @@ pub(super) struct ProcessRights<'a> {
     policy: Option<(SchedPolicy, SchedPolicy)>,
     /// It is on record as one that needs the kernel's threads above it.
     has_need: bool,
-    lock_limit: Option<RaisedLockLimit>,
+    /// The raised limit, and what the record had before.
+    lock_limit: Option<(RaisedLockLimit, Option<RaisedLockLimit>)>,
 }
 
 impl<'a> ProcessRights<'a> {
@@ -24,18 +25,33 @@ impl<'a> ProcessRights<'a> {
         ProcessRights { host, store, process, policy: None, has_need: false, lock_limit: None }
     }
 
-    /// Lets the process lock memory.
+    /// Lets the process lock memory while it is in the shield.
     ///
     /// # Errors
-    /// It has ended, or the kernel refuses.
+    /// It has ended, the record cannot be written, or the kernel refuses.
     pub fn raise_lock_limit(&mut self, limit: MemoryLimit) -> Result<(), RunError> {
         let bytes = match limit {
             MemoryLimit::Unlimited => None,
             MemoryLimit::Bytes(bytes) => Some(bytes),
         };
+        let pid = self.process.pid();
+        let raised = self.host.raised_lock_limit(pid, bytes)?;
+        let recorded = record::read(self.host, self.store)?.added;
+        let earlier = recorded.iter().find(|it| it.pid == pid).and_then(|it| it.lock_limit);
+        self.record_lock_limit(Some(raised.after(earlier)))?;
         self.check_lives()?;
-        self.lock_limit = Some(self.host.raise_lock_limit(self.process.pid(), bytes)?);
+        self.lock_limit = Some((self.host.raise_lock_limit(pid, raised)?, earlier));
         Ok(())
+    }
+
+    /// Writes the limit of the process into the record.
+    fn record_lock_limit(&self, limit: Option<RaisedLockLimit>) -> Result<(), RunError> {
+        let mut open = record::open(self.host, self.store)?;
+        let pid = self.process.pid();
+        for added in open.record.added.iter_mut().filter(|added| added.pid == pid) {
+            added.lock_limit = limit;
+        }
+        open.save()
     }
 
     /// Raises the kernel threads of these CPUs above a priority. The process has, or gets, that
@@ -98,8 +114,9 @@ impl<'a> ProcessRights<'a> {
             let policy = if is_same { before } else { SchedPolicy::Other { nice: 0 } };
             drop(host.set_scheduling(task.tid, policy));
         }
-        if let Some(raised) = self.lock_limit {
+        if let Some((raised, earlier)) = self.lock_limit {
             drop(host.restore_lock_limit(task.tid, raised));
+            drop(self.record_lock_limit(earlier));
         }
         if self.has_need {
             let lowered = record::open(host, self.store)

@@ -4,6 +4,7 @@ use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The memory of a process, in KiB (`/proc/<pid>/status`).
@@ -20,29 +21,52 @@ pub struct MemoryUse {
 /// The soft and the hard limit on locked memory, in bytes; `None` is no limit.
 type LockLimit = (Option<u64>, Option<u64>);
 
-/// A limit on locked memory that was raised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A limit on locked memory, and the higher one that replaces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RaisedLockLimit {
     before: LockLimit,
     given: LockLimit,
+}
+
+impl RaisedLockLimit {
+    /// This limit as a further raise of `earlier`: it leads back to the limit before that one.
+    #[must_use]
+    pub fn after(self, earlier: Option<RaisedLockLimit>) -> RaisedLockLimit {
+        match earlier {
+            Some(earlier) if earlier.given == self.before => {
+                RaisedLockLimit { before: earlier.before, ..self }
+            }
+            _ => self,
+        }
+    }
 }
 
 /// The name of the limit in `/proc/<pid>/limits` (fs/proc/base.c, 6.12).
 const LOCKED_MEMORY: &str = "Max locked memory";
 
 impl Host {
-    /// Lets another process lock at least this much memory; `None` is any amount. Higher limits
-    /// stay. Returns the limit of exactly the process that got the new one.
+    /// The limits with which a process can lock at least this much memory; `None` is any amount.
+    /// Higher limits stay. Changes nothing.
     ///
     /// # Errors
-    /// The process has ended, or the kernel refuses.
-    pub fn raise_lock_limit(&self, pid: i32, bytes: Option<u64>) -> Result<RaisedLockLimit> {
+    /// The process has ended.
+    pub fn raised_lock_limit(&self, pid: i32, bytes: Option<u64>) -> Result<RaisedLockLimit> {
         let path = format!("/proc/{pid}/limits");
         let now = parse_lock_limit(&path, &self.read(&path)?)?;
         let higher = |now: Option<u64>| Some(now?.max(bytes?));
-        let given = (higher(now.current), higher(now.maximum));
-        let before = self.set_lock_limit(pid, given)?;
-        Ok(RaisedLockLimit { before, given })
+        let before = (now.current, now.maximum);
+        Ok(RaisedLockLimit { before, given: (higher(now.current), higher(now.maximum)) })
+    }
+
+    /// Gives a process these limits. Returns them with the limits that exactly the process had that
+    /// got the new ones.
+    ///
+    /// # Errors
+    /// The process has ended, or the kernel refuses.
+    pub fn raise_lock_limit(&self, pid: i32, raised: RaisedLockLimit) -> Result<RaisedLockLimit> {
+        let before = self.set_lock_limit(pid, raised.given)?;
+        Ok(RaisedLockLimit { before, ..raised })
     }
 
     /// Restores a raised limit, if the process with the number has it.
