@@ -18,7 +18,7 @@ use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTa
 use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
 use super::request::{CpuOrigin, MeasuredRow, UnknownWords};
-use super::requested_words::{add_requested, check_support};
+use super::requested_words::{add_requested, check_support, find_missing};
 use super::running_kernel::{online_cpus, possible_cpus};
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::switches::{Switch, named_switch};
@@ -56,12 +56,11 @@ pub fn plan(
     if targets.is_empty() && menu.is_some() {
         return Err(no_matching_kernel(request, &kernels.entries));
     }
-    let SelectedWords { shield, origin, mut why, target, mut selection } =
+    let SelectedWords { shield, origin, mut why, target, mut selection, mut warnings } =
         select_words(host, machine, request, &planned)?;
     why.extend(why_kernels);
     selection.compare_with_lines(&planned, machine);
-    let mut warnings =
-        Vec::from_iter(warnings::planned_domain(&selection.wanted, &planned.versions(machine)));
+    warnings.extend(warnings::planned_domain(&selection.wanted, &planned.versions(machine)));
     warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
     let proves = trial_cpus(&target, origin);
     let ParameterTarget { cpus, rest } = target;
@@ -77,6 +76,8 @@ struct SelectedWords {
     why: Vec<BootReason>,
     target: ParameterTarget,
     selection: ParameterSelection,
+    /// Accepted words that no chosen kernel has.
+    warnings: Vec<BootWarning>,
 }
 
 fn select_words(
@@ -95,10 +96,17 @@ fn select_words(
         &planned.versions(machine),
         &mut selection.wanted,
     )?;
+    let (requested, versions) = (&request.shield.parameters, planned.versions(machine));
+    let support = |parameter: &KernelParameter| planned.support(parameter, machine);
     if request.unknown_words == UnknownWords::Refuse {
-        check_support(&request.shield.parameters, |it| planned.support(it, machine))?;
+        check_support(requested, support)?;
     }
-    Ok(SelectedWords { shield, origin, why, target, selection })
+    let missing = find_missing(requested, support).map(|(request, why)| {
+        let (version, parameter) = (versions.join(", "), request.word.clone());
+        BootWarning::ParameterUnknown { version, parameter, why }
+    });
+    let warnings = missing.collect();
+    Ok(SelectedWords { shield, origin, why, target, selection, warnings })
 }
 
 /// The words of a kernel that only a menu for the user lists; `None` when it cannot get any.
@@ -155,8 +163,7 @@ impl PlanDraft {
         };
         let found = menu.map_or(&none, |(_, found)| found);
         let described = kernels.describe(&chosen);
-        let lists = warnings::different_lists(&targets, &parameters);
-        let mut all_warnings = warnings::collect(found, machine, &described, &parameters, lists);
+        let mut all_warnings = warnings::collect(found, machine, &described, &targets, &parameters);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
         let instructions = match menu {

@@ -2,7 +2,7 @@
 //! against the names of the kernel's own document and the modules of the chosen kernels. Writes
 //! nothing.
 
-use super::document::{FaultyWord, WantedParameter, WordFault};
+use super::document::{FaultyWord, UnknownReason, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
 use super::parameters::{
@@ -65,15 +65,23 @@ pub(super) fn check_support(
     requested: &[RequestedParameter],
     support: impl Fn(&KernelParameter) -> ParameterSupport,
 ) -> Result<(), BootError> {
-    for request in requested {
-        let parameter = with_keyword(line::name_of(&request.word)).next();
-        if let Some(ParameterSupport::Missing(why)) = parameter.map(&support) {
-            let (place, word) = (request.place.clone(), request.word.clone());
-            let (fault, near) = (WordFault::NotInKernels { why }, Vec::new());
-            return Err(BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near })));
+    let Some((request, why)) = find_missing(requested, support).next() else { return Ok(()) };
+    let RequestedParameter { place, word } = request.clone();
+    let (fault, near) = (WordFault::NotInKernels { why }, Vec::new());
+    Err(BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near })))
+}
+
+/// The words that none of the chosen kernels has, each with the reason.
+pub(super) fn find_missing(
+    requested: &[RequestedParameter],
+    support: impl Fn(&KernelParameter) -> ParameterSupport,
+) -> impl Iterator<Item = (&RequestedParameter, UnknownReason)> {
+    requested.iter().filter_map(move |request| {
+        match support(with_keyword(line::name_of(&request.word)).next()?) {
+            ParameterSupport::Missing(why) => Some((request, why)),
+            _ => None,
         }
-    }
-    Ok(())
+    })
 }
 
 /// What is wrong with the form of a word, or together with the other words.
@@ -129,7 +137,11 @@ pub fn names_kernel_parameter(name: &str) -> bool {
 }
 
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.
-fn find_unknown(host: &Host, word: &str, versions: &[&str]) -> Option<(WordFault, Vec<String>)> {
+pub(super) fn find_unknown(
+    host: &Host,
+    word: &str,
+    versions: &[&str],
+) -> Option<(WordFault, Vec<String>)> {
     let (fault, near) = find_unlisted(word)?;
     let (WordFault::UnknownName, Some((module, parameter))) =
         (&fault, line::name_of(word).split_once('.'))

@@ -4,11 +4,9 @@ use super::document::{BootKernel, BootWarning, WantedParameter};
 use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
 use crate::plan::Shield;
-use crate::survey::{Machine, list_rules};
+use crate::survey::{IsolationKind, Machine, isolation_setup, list_rules};
 use crate::tunables;
-use cpushield_linux::text::first_releases::{
-    PARTITION_REFUSES_ISOLCPUS, PARTITION_REFUSES_ISOLCPUS_UNTIL,
-};
+use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
@@ -16,11 +14,11 @@ pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
     kernels: &[BootKernel],
+    targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
-    different_lists: Vec<BootWarning>,
 ) -> Vec<BootWarning> {
     let mut warnings = found.warnings.clone();
-    warnings.extend(different_lists);
+    warnings.extend(different_lists(targets, parameters));
     for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
         for unknown in &kernel.unknown {
             warnings.push(BootWarning::ParameterUnknown {
@@ -37,26 +35,38 @@ pub(super) fn collect(
             warnings.push(BootWarning::OptionsUnknown { version: kernel.version.clone() });
         }
     }
-    warnings.extend(booted_isolcpus(machine, parameters));
+    warnings.extend(present_isolcpus(machine, targets, parameters));
     warnings
 }
 
-/// `isolcpus=` of the running kernel, unless it is wanted: by the plan itself, or because the
-/// kernel has no `nohz_full=` to replace it.
-fn booted_isolcpus(machine: &Machine, parameters: &[WantedParameter]) -> Option<BootWarning> {
-    let cpus = machine.isolation.isolcpus_domain.clone();
+/// `isolcpus=` on the line of a chosen kernel, or of the running one without a menu, unless it is
+/// wanted: by the plan itself, or because the kernel has no `nohz_full=` to replace it.
+fn present_isolcpus(
+    machine: &Machine,
+    targets: &[&LoaderEntry],
+    parameters: &[WantedParameter],
+) -> Option<BootWarning> {
     let planned = parameters.iter().any(|it| line::isolated_domain(&it.word).is_some());
-    let needed = planned || machine.can_stop_tick() == Some(false);
-    let refusing = machine.kernel.release.clone().filter(|release| may_refuse_partition(release));
-    (!cpus.is_empty() && !needed).then_some(BootWarning::IsolcpusBooted { cpus, refusing })
+    if planned || machine.can_stop_tick() == Some(false) {
+        return None;
+    }
+    let possible = &machine.topology.possible;
+    let mut lines = targets.iter().map(|entry| {
+        let setup = isolation_setup(&entry.args, possible, list_rules(&entry.version));
+        (Some(entry.version.clone()), setup.cpus(IsolationKind::Domain))
+    });
+    let (version, cpus) = match targets.is_empty() {
+        true => (None, machine.isolation.isolcpus_domain.clone()),
+        false => lines.find(|(_, cpus)| !cpus.is_empty())?,
+    };
+    let release = version.clone().or_else(|| machine.kernel.release.clone());
+    let refusing = release.filter(|release| may_refuse_partition(release));
+    (!cpus.is_empty()).then_some(BootWarning::IsolcpusPresent { version, cpus, refusing })
 }
 
 /// Chosen kernels whose `nohz_full=` and `isolcpus=` would have different lists, and what they do
 /// then.
-pub(super) fn different_lists(
-    targets: &[&LoaderEntry],
-    parameters: &[WantedParameter],
-) -> Vec<BootWarning> {
+fn different_lists(targets: &[&LoaderEntry], parameters: &[WantedParameter]) -> Vec<BootWarning> {
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let mut warnings = Vec::new();
     for entry in targets {
@@ -82,8 +92,8 @@ pub(super) fn planned_domain(
 
 /// Whether a kernel refuses a partition with CPUs of `isolcpus=`, or its version is not known.
 fn may_refuse_partition(release: &str) -> bool {
-    let refusing = PARTITION_REFUSES_ISOLCPUS..PARTITION_REFUSES_ISOLCPUS_UNTIL;
-    KernelVersion::from_release(release).is_none_or(|version| refusing.contains(&version))
+    KernelVersion::from_release(release)
+        .is_none_or(|version| PARTITION_REFUSES_ISOLCPUS.contains(&version))
 }
 
 /// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.
@@ -124,12 +134,22 @@ mod tests {
             already: true,
         };
         let (cpus, refusing) = (CpuSet::single(3), None);
-        let warning = Some(BootWarning::IsolcpusBooted { cpus, refusing });
-        assert_eq!(booted_isolcpus(&machine, &[wanted("nohz_full=3")]), warning);
-        assert_eq!(booted_isolcpus(&machine, &[wanted("isolcpus=3")]), None);
+        let version = None;
+        let warning = Some(BootWarning::IsolcpusPresent { version, cpus, refusing });
+        assert_eq!(present_isolcpus(&machine, &[], &[wanted("nohz_full=3")]), warning);
+        assert_eq!(present_isolcpus(&machine, &[], &[wanted("isolcpus=3")]), None);
+        // The line of the chosen kernel decides, not that of the running one.
+        machine.topology.possible = CpuSet::from_iter(0..4);
+        let mut entry = LoaderEntry { version: "6.12.9".to_owned(), ..LoaderEntry::default() };
+        assert_eq!(present_isolcpus(&machine, &[&entry], &[]), None);
+        entry.args = "quiet isolcpus=2".to_owned();
+        let (cpus, refusing) = (CpuSet::single(2), Some(entry.version.clone()));
+        let version = refusing.clone();
+        let warning = Some(BootWarning::IsolcpusPresent { version, cpus, refusing });
+        assert_eq!(present_isolcpus(&machine, &[&entry], &[]), warning);
         machine.isolation.nohz_full = None;
         machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
-        assert_eq!(booted_isolcpus(&machine, &[]), None);
+        assert_eq!(present_isolcpus(&machine, &[], &[]), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod suggestions;
 pub use self::row_cpus::{RowCpus, RowPlace, WrittenList};
 use self::suggestions::{advise_on_list, advise_on_parameter, advise_on_word};
 use super::{ExperimentColumn, ExperimentRow, RowIsolation};
-use crate::boot::{WordFault, find_word_fault, names_kernel_parameter};
+use crate::boot::{UnknownWords, WordFault, find_word_fault, names_kernel_parameter};
 use crate::cpu_selection::CpuSelection;
 use crate::latency::{choose_periods, instruments};
 use crate::load;
@@ -255,7 +255,11 @@ fn write_down(list: &Spanned<String>, text: &str) -> WrittenList {
 
 fn find_row_place(row: &Spanned<RowText>, text: &str) -> RowPlace {
     let cpus = row.get_ref().cpus.as_ref().map(|list| write_down(list, text));
-    RowPlace { line: find_line_and_column(text, row.span().start).0, cpus }
+    let unknown_words = match row.get_ref().allow_unknown {
+        true => UnknownWords::Accept,
+        false => UnknownWords::Refuse,
+    };
+    RowPlace { line: find_line_and_column(text, row.span().start).0, cpus, unknown_words }
 }
 
 /// A row that was checked.
@@ -403,7 +407,8 @@ fn check_kernel(release: &Spanned<String>) -> Result<String, MatrixFault> {
     }
 }
 
-/// Checks a kernel parameter. Names of modules are checked when the boot is prepared.
+/// Checks a kernel parameter by itself. The kernel of the row decides about the rest
+/// ([`check_row_words`](crate::boot::check_row_words)).
 fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
     // A placeholder list is enough to check the word.
     let filled = word.get_ref().replace(CPUS, "1");
@@ -556,9 +561,13 @@ instrument = "spin"
                 },
             ],
             places: vec![
-                RowPlace { line: 10, cpus: None },
-                RowPlace { line: 13, cpus: None },
-                RowPlace { line: 18, cpus: Some(WrittenList { list: "1".to_owned(), line: 20 }) },
+                RowPlace { line: 10, ..RowPlace::default() },
+                RowPlace { line: 13, ..RowPlace::default() },
+                RowPlace {
+                    line: 18,
+                    cpus: Some(WrittenList { list: "1".to_owned(), line: 20 }),
+                    ..RowPlace::default()
+                },
             ],
             columns: vec![
                 timer_column("LinuxCNC"),

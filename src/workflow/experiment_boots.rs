@@ -3,17 +3,21 @@
 
 use super::WorkContext;
 use super::experiment_cpus::at_row;
-use crate::boot::{BootError, loaders, plan as boot_plan};
+use crate::boot::{BootError, RowWords, check_row_words, loaders, plan as boot_plan};
 use crate::experiment::Matrix;
 use crate::failure::Failure;
+use crate::policy::RequestedParameter;
+use crate::survey::Machine;
 
 /// Checks the boot of each row, of those that need `--reboot` too. `file` is the name of the matrix
 /// file, for errors.
 ///
 /// # Errors
-/// A kernel would ignore a word of a row, or the boot menu does not have the kernel of a row.
+/// A kernel would ignore or does not know a word of a row, it would start without CPUs of the row,
+/// or the boot menu does not have the kernel of a row.
 pub(super) fn check_row_boots(
     work: &WorkContext<'_>,
+    machine: &Machine,
     matrix: &Matrix,
     file: &str,
 ) -> Result<(), Failure> {
@@ -25,7 +29,17 @@ pub(super) fn check_row_boots(
         if boot.is_original() || is_unknown {
             continue;
         }
-        boot_plan::for_words(&work.host, boot.kernel.as_deref(), &boot.words(), menu.as_ref())
+        let named = boot
+            .parameters
+            .iter()
+            .map(|word| RequestedParameter { word: word.clone(), place: "boot".to_owned() });
+        let (kernel, named) = (boot.kernel.as_deref(), named.collect::<Vec<_>>());
+        let unknown = matrix.places.get(index).map(|place| place.unknown_words).unwrap_or_default();
+        let words = RowWords { kernel, words: &named, unknown, cpus: &row.cpus };
+        check_row_words(&work.host, machine, &words, menu.as_ref())
+            .and_then(|()| {
+                boot_plan::for_words(&work.host, kernel, &boot.words(), menu.as_ref()).map(drop)
+            })
             .map_err(|error| at_row(matrix, index, file, explain_error(error)))?;
     }
     Ok(())
@@ -38,6 +52,14 @@ fn explain_error(error: BootError) -> Failure {
         BootError::NoKernel { known, .. } if !known.is_empty() => {
             let known: Vec<String> = known.iter().map(|it| format!("kernel = {it:?}")).collect();
             Failure::usage(message).hint(format!("choose one of the menu: {}", known.join(" or ")))
+        }
+        BootError::FaultyWord(faulty) => {
+            let near = faulty.near.iter().map(|name| format!("did you mean {name}?"));
+            let advice = match faulty.fault.is_unknown() {
+                true => "if it is right: allow_unknown = true".to_owned(),
+                false => faulty.fault.advice(&faulty.word),
+            };
+            near.fold(Failure::usage(message), Failure::hint).hint(advice)
         }
         error => error.into(),
     }

@@ -92,7 +92,7 @@ pub fn dry_run(
     let mut matrix = file.matrix.clone();
     matrix.assign_cpus(&row_cpus);
     matrix.set_original_kernel(machine.kernel.release.as_deref());
-    check_row_boots(work, &matrix, &file.name)?;
+    check_row_boots(work, &machine, &matrix, &file.name)?;
     let schedule = make_schedule(&matrix, reboot);
     // A recording, or an ordinary user, cannot show everything that these checks need.
     if host.is_live() && runs_as_root() {
@@ -214,6 +214,7 @@ pub(super) fn check_and_begin(
     matrix.set_original_kernel(machine.kernel.release.as_deref());
     let journal =
         ExperimentJournal { setup: describe_setup(host, &machine, &row_cpus), row_cpus, ..journal };
+    check_row_boots(work, &machine, &matrix, &journal.file)?;
     let schedule = make_schedule(&matrix, reboot);
     check_possible(&make_machine(work, &matrix, &schedule, &journal))?;
     if reboot == RebootPermission::Denied && matrix.has_boots() {

@@ -5,9 +5,11 @@ use super::grub::Machine;
 use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{UnknownWords, loaders};
+use cpushield::boot::{RowWords, UnknownWords, check_row_words, loaders};
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::policy::RequestedParameter;
+use cpushield::survey::survey;
+use cpushield::tunables;
 use cpushield_linux::CommandOutput;
 
 const RT: &str = "6.12.9-rt-amd64";
@@ -160,6 +162,52 @@ fn a_word_that_no_check_knows_is_written_only_when_unknown_words_are_accepted() 
     let bare = Machine::debian();
     let error = make_plan(&bare.host(), &request(&["radeon.modeset=0"])).unwrap_err().to_string();
     assert!(error.contains("cannot be checked: there is no /lib/modules/6.12.9-rt"), "{error}");
+}
+
+#[test]
+fn a_word_that_the_kernel_lacks_is_refused_or_written_with_a_warning() {
+    let machine = Machine::debian();
+    machine.write(&format!("boot/config-{RT}"), "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\n");
+    let mut own = request(&["nohz_full=2-3"]);
+    let text = Failure::from(make_plan(&machine.host(), &own).unwrap_err()).to_string();
+    let why = "is not a parameter of the chosen kernels: built without CONFIG_NO_HZ_FULL";
+    assert!(text.contains(why) && text.contains("--allow-unknown"), "{text}");
+    own.unknown_words = UnknownWords::Accept;
+    let plan = make_plan(&machine.host(), &own).unwrap();
+    assert!(words(&plan).contains(&"nohz_full=2-3"));
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let warning =
+        format!("kernel {RT} does not know nohz_full=2-3: built without CONFIG_NO_HZ_FULL");
+    assert!(warnings.contains(&warning), "{warnings:?}");
+}
+
+/// The words of a row of an experiment are judged for the kernel and the CPUs of that row.
+#[test]
+fn words_of_a_row_are_checked_for_its_kernel_and_its_cpus() {
+    let machine = machine_with_modules();
+    let host = machine.host();
+    let menu = loaders::find(&host).unwrap();
+    let survey = survey(&host, &tunables::reads());
+    let cpus = "2-3".parse().unwrap();
+    let check = |word: &str, kernel: Option<&str>, unknown| {
+        let word = RequestedParameter { word: word.to_owned(), place: "boot".to_owned() };
+        let row = RowWords { kernel, words: &[word], unknown, cpus: &cpus };
+        check_row_words(&host, &survey, &row, menu.as_ref()).map_err(|error| error.to_string())
+    };
+    let (refuse, accept) = (UnknownWords::Refuse, UnknownWords::Accept);
+    assert_eq!(check("radeon.modeset=0", Some(RT), refuse), Ok(()));
+    let error = check("radeon.modset=0", Some(RT), refuse).unwrap_err();
+    assert!(error.contains("names modset, which radeon of kernel"), "{error}");
+    assert_eq!(check("radeon.modset=0", Some(RT), accept), Ok(()));
+    for unknown in [refuse, accept] {
+        let error = check("maxcpus=3", Some(RT), unknown).unwrap_err();
+        assert!(error.contains("only CPU 0-2, and CPU 3 is to be measured"), "{error}");
+        assert_eq!(check("maxcpus=4", Some(RT), unknown), Ok(()));
+    }
+    machine.write(&format!("boot/config-{RT}"), "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\n");
+    let error = check("nohz_full=3", Some(RT), refuse).unwrap_err();
+    assert!(error.contains("built without CONFIG_NO_HZ_FULL"), "{error}");
+    assert_eq!(check("nohz_full=3", Some(RT), accept), Ok(()));
 }
 
 /// The file is compressed by xz, so `modinfo` reads it.

@@ -62,11 +62,13 @@ pub enum BootWarning {
         /// The kernel's version.
         version: String,
     },
-    /// The running kernel was booted with `isolcpus=`.
-    IsolcpusBooted {
+    /// A chosen kernel has `isolcpus=` on its line, or the running kernel was booted with it.
+    IsolcpusPresent {
+        /// The version of the chosen kernel; `None` is the running one, where no menu is read.
+        version: Option<String>,
         /// Its CPUs.
         cpus: CpuSet,
-        /// Its version, if it refuses a partition with these CPUs or may do so.
+        /// The version of the kernel, if it refuses a partition with these CPUs or may do so.
         refusing: Option<String>,
     },
     /// A parameter of the plan takes CPUs out of the scheduling domains.
@@ -118,7 +120,9 @@ impl BootWarning {
                 Some("after installing one, run `cpushield boot undo` and apply again")
             }
             BootWarning::ParameterUndecided { .. } => Some("a boot decides: --trial"),
-            BootWarning::IsolcpusBooted { .. } => Some("remove it from the loader's configuration"),
+            BootWarning::IsolcpusPresent { .. } => {
+                Some("remove it from the loader's configuration")
+            }
             BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
             BootWarning::Finding { finding, .. } => Some(finding.advice()),
             _ => None,
@@ -150,8 +154,12 @@ impl fmt::Display for BootWarning {
                 f,
                 "the options of kernel {version} are unknown: there is no /boot/config-{version}"
             )?,
-            BootWarning::IsolcpusBooted { cpus, refusing } => {
-                write!(f, "the running kernel has isolcpus={cpus}, which a shield does not need")?;
+            BootWarning::IsolcpusPresent { version, cpus, refusing } => {
+                match version {
+                    Some(version) => write!(f, "the line of kernel {version} has ")?,
+                    None => f.write_str("the running kernel has ")?,
+                }
+                write!(f, "isolcpus={cpus}, which a shield does not need")?;
                 write_refusing(f, refusing.as_deref())?;
             }
             BootWarning::DomainPlanned { cpus, refusing } => {
@@ -181,8 +189,8 @@ fn write_refusing(f: &mut fmt::Formatter<'_>, version: Option<&str>) -> fmt::Res
     let Some(version) = version else { return Ok(()) };
     write!(
         f,
-        "; kernel {version}: kernels from {PARTITION_REFUSES_ISOLCPUS} to 6.17.2 cannot make those \
-         CPUs a cpuset partition"
+        "; kernel {version}: kernels from {} to 6.17.2 cannot make those CPUs a cpuset partition",
+        PARTITION_REFUSES_ISOLCPUS.start
     )
 }
 

@@ -1,6 +1,7 @@
 //! What is wrong with a kernel parameter that the user wrote. Pure.
 
 use super::reason::UnknownReason;
+use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::fmt;
 
@@ -99,6 +100,13 @@ pub enum WordFault {
         /// The kernel.
         version: String,
     },
+    /// With the word, the kernel starts without CPUs that are measured.
+    CpusNotStarted {
+        /// The CPUs that start.
+        started: CpuSet,
+        /// The measured CPUs that do not.
+        cpus: CpuSet,
+    },
 }
 
 /// Why the parameters of a module cannot be read.
@@ -144,7 +152,8 @@ impl WordFault {
             | WordFault::NotCpuList { .. }
             | WordFault::NoValue
             | WordFault::GivenTwice { .. }
-            | WordFault::Planned { .. } => false,
+            | WordFault::Planned { .. }
+            | WordFault::CpusNotStarted { .. } => false,
             WordFault::UnknownName
             | WordFault::UnknownValue
             | WordFault::UnknownFlag { .. }
@@ -173,6 +182,9 @@ impl WordFault {
             }
             WordFault::Unreleased { page } => {
                 format!("cpushield explain {page}; for a kernel that has it: --allow-unknown")
+            }
+            WordFault::CpusNotStarted { .. } => {
+                "raise the limit, or measure CPUs that start".to_owned()
             }
             _ => format!("if the kernel knows {word}: --allow-unknown"),
         }
@@ -212,6 +224,10 @@ impl fmt::Display for WordFault {
                 f,
                 "cannot be checked: the parameters of {module} of kernel {version} cannot be \
                  read: {why}"
+            ),
+            WordFault::CpusNotStarted { started, cpus } => write!(
+                f,
+                "makes the kernel start only CPU {started}, and CPU {cpus} is to be measured"
             ),
             WordFault::ModulesUnknown { version } => {
                 write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")

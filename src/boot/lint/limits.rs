@@ -25,13 +25,7 @@ struct CpuLimit<'a> {
 /// these are, only a running kernel shows.
 pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Option<LintFinding> {
     let last = target.possible.last()?;
-    let limit = params.iter().filter_map(cpu_limit).min_by_key(|it| (it.count, !it.hard))?;
-    let of_cores = !limit.hard && limit.count > 1 && target.starts_cores_first();
-    let started: CpuSet = match (of_cores, target.running) {
-        (true, true) => target.online().clone(),
-        (true, false) => return None,
-        (false, _) => target.possible.iter().take(limit.count).collect(),
-    };
+    let (limit, started) = find_started(target, params)?;
     // CPUs can come online later.
     let none = CpuSet::new();
     let online = if target.running { target.online } else { &none };
@@ -48,6 +42,33 @@ pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Option<Li
     }
     let limit = to_word(limit.param);
     (!words.is_empty()).then_some(LintFinding::CpusNotStarted { limit, started, words, cpus })
+}
+
+/// The CPUs that start, and the others among `cpus`; `None` when all of these start, or when only a
+/// running kernel shows that.
+pub(in crate::boot) fn find_unstarted(
+    target: &LintTarget<'_>,
+    params: &[KernelParam],
+    cpus: &CpuSet,
+) -> Option<(CpuSet, CpuSet)> {
+    let (_, started) = find_started(target, params)?;
+    let missing = cpus.difference(&started);
+    (!missing.is_empty()).then_some((started, missing))
+}
+
+/// The strictest limit, and the CPUs that start with it.
+fn find_started<'a>(
+    target: &LintTarget<'_>,
+    params: &'a [KernelParam],
+) -> Option<(CpuLimit<'a>, CpuSet)> {
+    let limit = params.iter().filter_map(cpu_limit).min_by_key(|it| (it.count, !it.hard))?;
+    let of_cores = !limit.hard && limit.count > 1 && target.starts_cores_first();
+    let started: CpuSet = match (of_cores, target.running) {
+        (true, true) => target.online().clone(),
+        (true, false) => return None,
+        (false, _) => target.possible.iter().take(limit.count).collect(),
+    };
+    Some((limit, started))
 }
 
 /// `nosmp`, `maxcpus=` and `nr_cpus=` (kernel/smp.c, 6.12). With `maxcpus=0` only the boot CPU

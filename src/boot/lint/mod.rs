@@ -11,6 +11,8 @@ mod lists;
 mod overrides;
 mod words;
 
+pub(super) use limits::find_unstarted;
+
 use super::document::LintFinding;
 use super::running_kernel::has_smt;
 use crate::survey::{Machine, running_list_rules};

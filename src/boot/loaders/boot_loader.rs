@@ -8,7 +8,7 @@ use cpushield_linux::Host;
 use std::collections::BTreeMap;
 
 /// A kernel's entry in a menu.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoaderEntry {
     /// The kernel's version.
     pub version: String,

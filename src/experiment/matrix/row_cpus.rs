@@ -1,6 +1,7 @@
 //! The CPUs of the rows of a matrix, and where the file names them.
 
 use super::CPUS;
+use crate::boot::UnknownWords;
 use crate::experiment::ExperimentRow;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -15,13 +16,15 @@ pub struct RowCpus {
     pub measured: CpuSet,
 }
 
-/// Where the file describes a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where the file describes a row, and what it says about its words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowPlace {
     /// The line of its table, from 1.
     pub line: usize,
     /// Its own list of CPUs; `None` without one.
     pub cpus: Option<WrittenList>,
+    /// Whether kernel parameters are accepted that no check knows.
+    pub unknown_words: UnknownWords,
 }
 
 /// A CPU list as the file has it.

@@ -10,10 +10,7 @@ use crate::change::{Change, EffectTime, Risk};
 use crate::documents::plan::{CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
 use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
-use cpushield_linux::text::first_releases::{
-    PARTITION_REFUSES_ISOLCPUS, PARTITION_REFUSES_ISOLCPUS_UNTIL,
-};
-use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 
 #[derive(Debug)]
 pub(super) struct Cpuset;
@@ -189,15 +186,10 @@ fn exclusion_method(machine: &Machine, shield: &Shield) -> ExclusionMethod {
     }
 }
 
-/// Versions that are known to refuse a partition with CPUs of `isolcpus=`. apply finds out what a
-/// kernel really does.
-const REFUSING: std::ops::Range<KernelVersion> =
-    PARTITION_REFUSES_ISOLCPUS..PARTITION_REFUSES_ISOLCPUS_UNTIL;
-
-/// Warns before the kernel was asked for a partition.
+/// Warns before the kernel was asked for a partition. apply finds out what a kernel really does.
 fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<CpusetWarning> {
-    let known = machine.kernel.version.is_some_and(|version| !REFUSING.contains(&version));
-    if known || !has_isolcpus(machine, shield) {
+    let accepts = |version| !PARTITION_REFUSES_ISOLCPUS.contains(&version);
+    if machine.kernel.version.is_some_and(accepts) || !has_isolcpus(machine, shield) {
         return None;
     }
     let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);

@@ -2,6 +2,7 @@
 //! whose name ends in `_UNTIL` is the first release without it.
 
 use super::kernel_version::KernelVersion;
+use std::ops::Range;
 
 /// The list of an interrupt's CPUs, `smp_affinity_list` (commit 4b060420a596). Every kernel has the
 /// mask.
@@ -92,12 +93,15 @@ pub const PARALLEL_BRINGUP: KernelVersion = KernelVersion::new(6, 5);
 /// `cpuset.cpus.exclusive` (commit 0c7f293efc87).
 pub const EXCLUSIVE_CPUS: KernelVersion = KernelVersion::new(6, 7);
 
-/// A partition with CPUs of `isolcpus=` is refused: commit 4a74e418881f checks the new kind of
-/// partition before it is set.
-pub const PARTITION_REFUSES_ISOLCPUS: KernelVersion = KernelVersion::new(6, 7);
+/// A partition with CPUs of `isolcpus=` is refused: commit 4a74e418881f (6.7) checks the new kind
+/// of partition before it is set. It is accepted again since commit 216217ebee16 (6.18, also in
+/// 6.17.3).
+pub const PARTITION_REFUSES_ISOLCPUS: Range<KernelVersion> =
+    KernelVersion::new(6, 7)..KernelVersion::new(6, 18);
 
-/// Such a partition is accepted again (commit 216217ebee16, also in 6.17.3).
-pub const PARTITION_REFUSES_ISOLCPUS_UNTIL: KernelVersion = KernelVersion::new(6, 18);
+/// A switch for boost in each frequency policy, which a write to the common one sets (commit
+/// 218a06a79d9a).
+pub const BOOST_OF_POLICY: KernelVersion = KernelVersion::new(6, 11);
 
 /// The fair server of each CPU (dl_server in kernel/sched/deadline.c).
 pub const FAIR_SERVER: KernelVersion = KernelVersion::new(6, 12);

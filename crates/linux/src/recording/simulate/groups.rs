@@ -6,10 +6,7 @@ use super::paths::{ONLINE, UNBOUND};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use crate::text::first_releases::{
-    EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS,
-    PARTITION_REFUSES_ISOLCPUS_UNTIL,
-};
+use crate::text::first_releases::{EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS};
 use crate::text::kernel_version::KernelVersion;
 use crate::text::partition::PartitionState;
 use std::fs;
@@ -387,8 +384,7 @@ impl Host {
     /// Whether a partition may not have these CPUs of `isolcpus=`.
     fn conflicts_with_boot(&self, cpus: &CpuSet) -> bool {
         let isolated = self.list_in(ISOLATED_AT_BOOT).unwrap_or_default();
-        let refusing = PARTITION_REFUSES_ISOLCPUS..PARTITION_REFUSES_ISOLCPUS_UNTIL;
-        self.version().is_some_and(|version| refusing.contains(&version))
+        self.version().is_some_and(|version| PARTITION_REFUSES_ISOLCPUS.contains(&version))
             && isolated.intersects(cpus)
     }
 

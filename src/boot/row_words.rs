@@ -1,0 +1,103 @@
+//! Checks the kernel parameters of a row of an experiment for the kernel of that row: words that
+//! no check knows, words that this kernel lacks, and words with which the CPUs of the row do not
+//! start. Writes nothing.
+
+use super::document::{FaultyWord, KernelRule, WordFault};
+use super::error::BootError;
+use super::kernels::{self, SelectedKernels};
+use super::lint::{LintTarget, find_unstarted};
+use super::loaders::{BootLoader, FoundLoader};
+use super::parameters::{KernelParameter, ParameterSupport};
+use super::request::UnknownWords;
+use super::requested_words::{check_support, find_unknown};
+use super::running_kernel;
+use crate::policy::RequestedParameter;
+use crate::survey::{Machine, list_rules};
+use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::{CpuSet, Host};
+
+/// The kernel parameters of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct RowWords<'a> {
+    /// The release of the row's kernel; `None` is the running one.
+    pub kernel: Option<&'a str>,
+    /// The parameters.
+    pub words: &'a [RequestedParameter],
+    /// Whether words are accepted that no check knows.
+    pub unknown: UnknownWords,
+    /// The CPUs that the row measures.
+    pub cpus: &'a CpuSet,
+}
+
+/// Checks the words of a row.
+///
+/// # Errors
+/// The kernel does not know a word, or it starts without CPUs of the row.
+pub fn check_row_words(
+    host: &Host,
+    machine: &Machine,
+    row: &RowWords<'_>,
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+) -> Result<(), BootError> {
+    let running = machine.kernel.release.as_deref().unwrap_or_default();
+    let version = row.kernel.unwrap_or(running);
+    if row.unknown == UnknownWords::Refuse {
+        for request in row.words {
+            if let Some((fault, near)) = find_unknown(host, &request.word, &[version]) {
+                return Err(refuse(request, fault, near));
+            }
+        }
+        check_support(row.words, |parameter| {
+            find_support(host, machine, menu, version, parameter)
+        })?;
+    }
+    check_limits(machine, version, row)
+}
+
+/// Whether the kernel of this version has a parameter.
+fn find_support(
+    host: &Host,
+    machine: &Machine,
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    version: &str,
+    parameter: &KernelParameter,
+) -> ParameterSupport {
+    let entries = menu.map(|(_, found)| kernels::first_entries(found)).unwrap_or_default();
+    let Some(entry) = entries.into_iter().find(|entry| entry.version == version) else {
+        return match machine.kernel.release.as_deref() == Some(version) {
+            true => running_kernel::support(parameter, machine),
+            false => ParameterSupport::Undecided,
+        };
+    };
+    let builds = kernels::read_builds(host, machine, &[entry]);
+    let arch = machine.kernel.arch.as_deref();
+    let rule = KernelRule::First;
+    SelectedKernels { entries: vec![entry], builds, rule, arch }.support(parameter, entry)
+}
+
+/// Checks that the kernel starts the CPUs of the row. A list of CPUs in another word was checked
+/// with the boot.
+fn check_limits(machine: &Machine, version: &str, row: &RowWords<'_>) -> Result<(), BootError> {
+    let target = LintTarget {
+        possible: &machine.topology.possible,
+        online: &machine.topology.online,
+        running: false,
+        smt: machine.topology.smt_control.as_deref().is_some_and(running_kernel::has_smt),
+        version: KernelVersion::from_release(version),
+        list_rules: list_rules(version),
+        arch: machine.kernel.arch.as_deref(),
+    };
+    for request in row.words {
+        let params = cmdline::parse(&request.word);
+        if let Some((started, cpus)) = find_unstarted(&target, &params, row.cpus) {
+            return Err(refuse(request, WordFault::CpusNotStarted { started, cpus }, Vec::new()));
+        }
+    }
+    Ok(())
+}
+
+fn refuse(request: &RequestedParameter, fault: WordFault, near: Vec<String>) -> BootError {
+    let RequestedParameter { place, word } = request.clone();
+    BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near }))
+}
