@@ -1,12 +1,16 @@
 //! [`CpuSelection`]: CPUs as users write them: the kernel's list format, names of sets, and what is
 //! left out: `2-3`, `2-N`, `isolated`, `all,^0,^4-5`. Pure.
 
+use crate::registry::nearest;
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::{CPUS_MAX, CpuSetError};
 use std::fmt;
 
 /// The form of a selection, as a hint.
 pub const SELECTION_HINT: &str = "a list looks like 3, 2-3, 2-N, isolated or all,^0";
+
+/// The names of sets of CPUs.
+const NAMES: [&str; 4] = ["all", "active", "boot", "isolated"];
 
 /// What the names of a selection mean on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +54,11 @@ impl CpuNames {
 pub enum CpuSelectionError {
     /// A part is neither a name nor a CPU list.
     NotList(CpuSetError),
+    /// A part looks like a name, but no set has it.
+    NoSuchName {
+        /// The part.
+        name: String,
+    },
     /// It has no part.
     Empty {
         /// The text.
@@ -66,7 +75,15 @@ impl fmt::Display for CpuSelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CpuSelectionError::NotList(error) => error.fmt(f),
+            CpuSelectionError::NoSuchName { name } => {
+                write!(f, "{name:?} is neither a CPU list nor one of {}", NAMES.join(", "))?;
+                let near = nearest(name, &NAMES);
+                near.first().map_or(Ok(()), |near| write!(f, "; did you mean {near}?"))
+            }
             CpuSelectionError::Empty { text } => write!(f, "{text:?} names no CPU"),
+            CpuSelectionError::NoneOfMachine { text } if text == "isolated" => {
+                f.write_str("no CPU is isolated by isolcpus= or by an isolated partition")
+            }
             CpuSelectionError::NoneOfMachine { text } => {
                 write!(f, "{text:?} names no CPU of this machine")
             }
@@ -124,6 +141,9 @@ fn select(text: &str, names: &CpuNames) -> Result<CpuSet, CpuSelectionError> {
         };
         let cpus = match names.find(list) {
             Some(cpus) => cpus,
+            None if list.len() > 1 && list.chars().all(|c| c.is_ascii_alphabetic()) => {
+                return Err(CpuSelectionError::NoSuchName { name: list.to_owned() });
+            }
             None => {
                 CpuSet::parse_list(list, names.all.last()).map_err(CpuSelectionError::NotList)?
             }
@@ -178,7 +198,9 @@ mod tests {
         for (text, why) in [
             ("", "names no CPU"),
             (",", "names no CPU"),
-            ("isolatd", "\"isolatd\" is not a CPU number"),
+            ("isolatd", "\"isolatd\" is neither a CPU list nor one of all, active, boot, isolated"),
+            ("3,isolatd", "; did you mean isolated?"),
+            ("n", "\"n\" is not a CPU number"),
             ("^", "names no CPU"),
             ("3-1", "runs backwards"),
             ("3,^3", "names no CPU of this machine"),

@@ -46,7 +46,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ]),
     ("ui", &["failure", "json"]),
     ("survey", &["documents", "glob"]),
-    ("cpu_selection", &[]),
+    ("cpu_selection", &["registry"]),
     ("policy", &["cpu_selection", "registry"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry", "survey"]),
     ("plan", &[

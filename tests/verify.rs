@@ -247,7 +247,7 @@ fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
         (vec!["--cpus", "8000"], 2, "this machine has no CPU 8000"),
         (vec!["--cpus", online.as_str()], 2, "none would be left to watch from"),
         (vec!["--cpus", "0", "--for", "0s"], 2, "longer than 0"),
-        (vec!["--cpus", "zero"], 2, "not a CPU number"),
+        (vec!["--cpus", "zero"], 2, "neither a CPU list nor one of"),
         (vec![], 3, "no shield is active"),
         (vec!["--root", machine], 2, "cannot be changed or measured"),
         (vec!["--cpus", "0", "--", "true"], 3, "a program is only watched in a shield"),

@@ -7,14 +7,16 @@ use crate::registry::nearest;
 pub(crate) fn translate_toml_message(message: &str) -> String {
     const TERMS: &[(&str, &str)] = &[
         ("expected usize", "expected a whole number, 0 or more"),
+        ("expected u32", "expected a whole number, 0 or more"),
         ("expected u64", "expected a whole number, 0 or more"),
+        ("expected a string", "expected a text in quotes"),
         ("expected a boolean", "expected true or false"),
         ("expected a map", "expected a table"),
         ("expected a sequence", "expected a list such as [\"nohlt\"]"),
         ("wanted string or table", "expected a word in quotes"),
     ];
     let message = message.trim().to_owned();
-    let near = find_meant(&message);
+    let near = find_meant(&message).or_else(|| find_other_type(&message));
     let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
     TERMS.iter().fold(message, |text, (rust, plain)| text.replace(rust, plain)) + &near
 }
@@ -37,9 +39,37 @@ fn find_meant(message: &str) -> Option<String> {
     nearest(unknown, &known).into_iter().next()
 }
 
+/// A number in quotes that must have none, or the other way round, as it should be written
+/// (`invalid_type()`, serde_core/src/de/mod.rs, 1.0).
+fn find_other_type(message: &str) -> Option<String> {
+    let (found, expected) = message.strip_prefix("invalid type: ")?.split_once(", expected ")?;
+    let number = found.strip_prefix("integer `").and_then(|it| it.strip_suffix('`'));
+    let text = found.strip_prefix("string \"").and_then(|it| it.strip_suffix('"'));
+    match (number, text) {
+        (Some(number), _) if expected == "a string" => Some(format!("{number:?}")),
+        (_, Some(text)) if ["u32", "u64", "usize"].contains(&expected) => {
+            text.parse::<u64>().is_ok().then(|| text.to_owned())
+        }
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_and_its_text_are_told_apart() {
+        for (message, meant) in [
+            ("invalid type: integer `3`, expected a string", Some("\"3\"")),
+            ("invalid type: string \"80\", expected u32", Some("80")),
+            ("invalid type: string \"high\", expected u32", None),
+            ("invalid type: integer `3`, expected a boolean", None),
+            ("invalid type: sequence, expected a string", None),
+        ] {
+            assert_eq!(find_other_type(message).as_deref(), meant, "{message}");
+        }
+    }
 
     #[test]
     fn the_name_that_was_meant_is_one_of_the_known_ones() {

@@ -29,7 +29,8 @@ pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
             .hint("list all names: cpushield explain"));
     }
     let page = find_page(words).or_else(|| find_page(&words.to_lowercase()));
-    let page = page.map(with_instrument_link).or_else(|| find_term(words));
+    let page = page.map(with_instrument_link);
+    let page = page.or_else(|| find_policy_key(words)).or_else(|| find_term(words));
     page.ok_or_else(|| unknown_name(words))
 }
 
@@ -52,11 +53,26 @@ fn find_page(words: &str) -> Option<ExplainPage> {
         })
 }
 
+/// The rows of the tables of a document that have two columns.
+fn table_rows(document: &str) -> impl Iterator<Item = (&str, &str)> {
+    document
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
+}
+
+/// The description of a key of the policy file; an option has the same name with hyphens.
+fn find_policy_key(words: &str) -> Option<ExplainPage> {
+    let wanted = words.trim_start_matches("--").replace('-', "_");
+    let (key, meaning) = table_rows(POLICY)
+        .filter_map(|(key, meaning)| Some((key.strip_prefix('`')?.strip_suffix('`')?, meaning)))
+        .find(|(key, meaning)| *key == wanted && !meaning.contains(" | "))?;
+    let text = "All keys, with an example: `cpushield explain policy`.";
+    Some(ExplainPage::new("policy key", key, meaning, text))
+}
+
 /// The entry of the glossary for a term, or for its first word.
 fn find_term(words: &str) -> Option<ExplainPage> {
-    let rows = GLOSSARY
-        .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "));
+    let rows = table_rows(GLOSSARY);
     let is_it = |term: &str| {
         let begins =
             term.split_once(' ').is_some_and(|(first, _)| first.eq_ignore_ascii_case(words));
