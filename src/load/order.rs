@@ -87,12 +87,8 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Unknown { word, .. } => {
-                let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
-                write!(
-                    f,
-                    "there is no load {word:?}; the loads are {ALL}, {NONE}, {}",
-                    names.join(", ")
-                )
+                let names = kind_names().join(", ");
+                write!(f, "there is no load {word:?}; the loads are {ALL}, {NONE}, {names}")
             }
             LoadError::NoneCombined => {
                 write!(f, "{NONE} cannot be combined with other loads")
@@ -152,9 +148,12 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
     Ok(wanted)
 }
 
+fn kind_names() -> Vec<&'static str> {
+    KINDS.iter().map(|kind| kind.name()).collect()
+}
+
 fn unknown(word: &str, name: &str) -> LoadError {
-    let names: Vec<&str> = KINDS.iter().map(|kind| kind.name()).collect();
-    LoadError::Unknown { word: word.to_owned(), near: nearest(name, &names) }
+    LoadError::Unknown { word: word.to_owned(), near: nearest(name, &kind_names()) }
 }
 
 /// The arguments of a load: words, or the whole text of a command.

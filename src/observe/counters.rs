@@ -197,22 +197,21 @@ fn compare_interrupts(
     cpu: usize,
     counts: &mut CpuCounts,
 ) {
-    let (a, b) = match (&before.interrupts, &after.interrupts) {
-        (Ok(a), Ok(b)) => (a, b),
+    let (old_table, table) = match (&before.interrupts, &after.interrupts) {
+        (Ok(old), Ok(new)) => (old, new),
         (Err(why), _) | (_, Err(why)) => {
             return counts.doubts.push(CpuDoubt::CountersUnreadable { answer: why.clone() });
         }
     };
-    let table = b;
-    let (Some(a), Some(b)) = (rows_of(a, cpu), rows_of(b, cpu)) else {
+    let (Some(old_rows), Some(rows)) = (rows_of(old_table, cpu), rows_of(table, cpu)) else {
         return counts.doubts.push(CpuDoubt::NoColumn { cpu });
     };
     let mut entries = 0_u64;
     let mut calls: Option<(usize, u64)> = None;
     let mut shootdowns = 0;
-    for (row, now) in &b {
+    for (row, now) in &rows {
         // A new row has counted from zero.
-        let past = a.iter().find(|(old, _)| old.label == row.label).map_or(0, |(_, n)| *n);
+        let past = old_rows.iter().find(|(old, _)| old.label == row.label).map_or(0, |(_, n)| *n);
         let Some(delta) = now.checked_sub(past) else {
             counts.doubts.push(went_back(&row.label, "/proc/interrupts"));
             continue;

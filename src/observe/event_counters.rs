@@ -207,7 +207,7 @@ pub fn compare(
         ));
     }
 
-    let events: Vec<EventEvidence> = recorded
+    let mut events: Vec<EventEvidence> = recorded
         .iter()
         .enumerate()
         .map(|(place, event)| EventEvidence {
@@ -218,6 +218,8 @@ pub fn compare(
             counted: counted.and_then(|(first, last)| count_between(first, last, place)),
         })
         .collect();
+    // The sum of all entries from user mode comes first: a disagreement there says the most.
+    events.sort_by_key(|event| event.class);
     doubts.extend(events.iter().filter_map(EventEvidence::disagreement));
     (events, doubts)
 }
@@ -255,6 +257,18 @@ mod tests {
         assert_eq!((events[0].counted, doubts.as_slice()), (Some(4), [].as_slice()));
         let (_, doubts) = compare(&[recorded(0, 3)], &first, &last, &SCALE);
         assert!(matches!(doubts[..], [WitnessDoubt::Disagreement { counted: 4, .. }]));
+    }
+
+    #[test]
+    fn the_sum_of_all_entries_from_user_mode_is_compared_first() {
+        let exit = EntryEvent::new(EntryClass::UserModeExit, "context_tracking", "user_exit", 9);
+        let exit = RecordedEvent { event: exit, least: 0, most: 0 };
+        let (first, last) = (read(1_000, 50, &[5, 2]), read(3_000, 2_060, &[9, 6]));
+        let (events, doubts) = compare(&[recorded(0, 0), exit], &first, &last, &SCALE);
+        let classes: Vec<EntryClass> = events.iter().map(|event| event.class).collect();
+        assert_eq!(classes, [EntryClass::UserModeExit, EntryClass::PageFault]);
+        let WitnessDoubt::Disagreement { event, .. } = &doubts[0] else { panic!("{doubts:?}") };
+        assert_eq!(event.class, EntryClass::UserModeExit);
     }
 
     #[test]
