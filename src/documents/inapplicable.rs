@@ -109,6 +109,8 @@ pub enum InapplicableReason {
     OneMemoryNode,
     /// The kernel does not throttle real-time tasks.
     NoThrottling,
+    /// One switch of the kernel sets those of all frequency policies.
+    BoostOfPolicies,
 }
 
 impl fmt::Display for InapplicableReason {
@@ -167,6 +169,9 @@ impl fmt::Display for InapplicableReason {
             Self::NoSteeredPackets => "no interface steers packets to the shield",
             Self::NoBoundQueue => "no transmit queue is bound to the shield",
             Self::OneMemoryNode => "this machine has one memory node",
+            Self::BoostOfPolicies => {
+                "since 6.11 each frequency policy has a switch of its own, and this one sets all"
+            }
             Self::NoThrottling => "since 6.12 only kernels with CONFIG_RT_GROUP_SCHED throttle",
         })
     }

@@ -35,6 +35,8 @@ const FILES: &[(&str, &[&str], &str)] = &[
     ("/sys/kernel/mm/ksm/run", &["0", "2"], "ksm"),
     ("/sys/kernel/mm/transparent_hugepage/enabled", &["never"], "thp"),
     ("/proc/sys/vm/dirty_writeback_centisecs", &[], "writeback-interval"),
+    ("/sys/devices/system/cpu/intel_pstate/no_turbo", &["1"], "no-turbo"),
+    ("/sys/devices/system/cpu/cpufreq/boost", &["0"], "no-turbo"),
 ];
 
 /// Options of tuned's plugins, the values as in [`FILES`], and the tunables.
@@ -47,6 +49,8 @@ const OPTIONS: &[(&str, &[&str], &[&str])] = &[
     ("[vm] transparent_hugepage", &["never"], &["thp"]),
     ("[cpu] governor", &["performance"], &["cpu-governor"]),
     ("[cpu] force_latency", &[], &["cpu-idle"]),
+    ("[cpu] no_turbo", &["1"], &["no-turbo"]),
+    ("[cpu] boost", &["0"], &["no-turbo"]),
 ];
 
 /// What a setting is for cpushield, except words of the kernel's command line.

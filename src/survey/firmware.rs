@@ -39,8 +39,8 @@ fn check_turbo(machine: &Machine) -> Option<SurveyFinding> {
         finding(
             "turbo",
             "turbo (boost) is allowed".to_owned(),
-            "the frequency of a CPU then depends on the load of the others; switch it off if \
-             constant times matter more than short ones",
+            "the frequency of a CPU then depends on the load of the others; if constant times \
+             matter more than short ones, switch it off: --on no-turbo",
         )
     })
 }

@@ -15,6 +15,7 @@ mod ksm;
 mod kthreads;
 mod leftovers;
 mod mce_check_interval;
+mod no_turbo;
 mod numa_balancing;
 mod offline_siblings;
 mod packet_steering;
@@ -179,6 +180,7 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &console_cursor_blink::CONSOLE_CURSOR_BLINK,
     &power::CpuIdle,
     &power::CpuGovernor,
+    &no_turbo::NoTurbo,
     &offline_siblings::OfflineSiblings,
     &boot::NohzFull,
     &boot::RcuNocbs,

@@ -80,6 +80,7 @@ snapshot() {
             /sys/devices/system/cpu/cpu*/online /sys/devices/system/cpu/cpuidle/current_governor \
             /sys/devices/system/cpu/cpu*/{cpufreq/scaling_governor,power/pm_qos_resume_latency_us} \
             /sys/class/graphics/fbcon/cursor_blink \
+            /sys/devices/system/cpu/{intel_pstate/no_turbo,cpufreq/boost} \
             /sys/devices/system/machinecheck/machinecheck*/{check_interval,ignore_ce} \
             /sys/class/net/*/queues/*/{rps_cpus,rps_flow_cnt,xps_cpus,xps_rxqs} \
             /sys/kernel/rcu_{normal,expedited} /sys/kernel/mm/ksm/run \

@@ -84,6 +84,8 @@ pub enum OffReason {
     CostsPower,
     /// It costs power, and no interruption is removed.
     OnlyCostsPower,
+    /// It makes every CPU slower, and no interruption is removed.
+    CostsSpeed,
     /// The setting sends no work to other CPUs.
     SendsNoWork,
     /// Most programs are faster with huge pages.
@@ -103,6 +105,7 @@ impl fmt::Display for OffReason {
         f.write_str(match self {
             OffReason::CostsPower => "it costs power",
             OffReason::OnlyCostsPower => "it costs power and removes no interruption",
+            OffReason::CostsSpeed => "it makes all CPUs slower and removes no interruption",
             OffReason::SendsNoWork => "it sends no work to other CPUs",
             OffReason::HugePagesHelp => "huge pages are good for most programs",
             OffReason::WritebackElsewhere => "writeback runs on the housekeeping CPUs anyway",

@@ -36,6 +36,7 @@ pub(in crate::tunables) fn busy(mode: CgroupMode) -> Machine {
         ("/sys/devices/system/cpu/cpu3/online", "1"),
         ("/sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us", "0"),
         ("/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "schedutil"),
+        ("/sys/devices/system/cpu/intel_pstate/no_turbo", "0"),
         ("/sys/devices/virtual/workqueue/cpumask", "f"),
         ("/sys/devices/virtual/workqueue/writeback/cpumask", "0000000f"),
         ("/sys/class/net/eth0/queues/rx-0/rps_cpus", "8"),

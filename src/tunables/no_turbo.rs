@@ -1,0 +1,130 @@
+//! `no-turbo`: CPUs keep within their nominal frequencies. Pure.
+
+use super::want::setting;
+use super::{Tunable, WantedChange, WantedChanges};
+use crate::causes::Cause;
+use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
+use crate::policy::Workload;
+use crate::survey::Machine;
+use cpushield_linux::text::first_releases::BOOST_OF_POLICY;
+
+#[derive(Debug)]
+pub(super) struct NoTurbo;
+
+/// The switch of the driver intel_pstate: 1 is without turbo.
+const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+/// The switch of other drivers: 0 is without boost.
+const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
+
+const PAGE: &str = "\
+With turbo (boost), a CPU is faster than its nominal frequency while others of its package are idle
+and cool. So the time of a calculation on the shield depends on what the housekeeping CPUs do. This
+tunable switches turbo off for the whole machine, with the file of the driver:
+`intel_pstate/no_turbo` or `cpufreq/boost`.
+
+Off unless requested (`--on no-turbo`): every CPU is slower, and no interruption is removed. Measure
+with and without it.
+
+Cost: speed, on all CPUs. The write sends an interrupt to every CPU.
+
+Since Linux 6.11 each frequency policy has a switch of its own too, and a write to `cpufreq/boost`
+sets them all. What they were before could not be restored, so this tunable does nothing there. With
+intel_pstate it works on every kernel. Otherwise write to the `boost` of single policies, or
+switch it off in the firmware.
+
+Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
+drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.";
+
+impl Tunable for NoTurbo {
+    fn name(&self) -> &'static str {
+        "no-turbo"
+    }
+
+    fn summary(&self) -> &'static str {
+        "keep all CPUs at or below their nominal frequency, for constant times"
+    }
+
+    fn page(&self) -> &'static str {
+        PAGE
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &[NO_TURBO, BOOST]
+    }
+
+    fn removes(&self) -> &'static [Cause] {
+        &[]
+    }
+
+    fn risk(&self) -> Risk {
+        Risk::Low
+    }
+
+    fn optional(&self, _workload: Workload) -> Option<OffReason> {
+        Some(OffReason::CostsSpeed)
+    }
+
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
+        Some(MachineWideEffect::CallsCpus)
+    }
+
+    fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {
+        let (file, value, now) = match (setting(machine, NO_TURBO), setting(machine, BOOST)) {
+            (Some(now), _) => (NO_TURBO, "1", now),
+            (None, Some(now)) => (BOOST, "0", now),
+            (None, None) => {
+                let file = BOOST.to_owned();
+                return WantedChanges::Nothing(InapplicableReason::SettingAbsent { file });
+            }
+        };
+        let has_policy_switches =
+            machine.kernel.version.is_none_or(|version| version >= BOOST_OF_POLICY);
+        if file == BOOST && now != value && has_policy_switches {
+            return WantedChanges::Nothing(InapplicableReason::BoostOfPolicies);
+        }
+        let reason = "with turbo, the speed of a CPU depends on the load of the others";
+        let now = Some(now.to_owned());
+        let change = WantedChange::write(now, file, value, ValueComparison::Text, reason);
+        WantedChanges::Changes(vec![change])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{busy, shield};
+    use super::*;
+    use crate::survey::{CgroupMode, TunableReading};
+    use cpushield_linux::text::kernel_version::KernelVersion;
+
+    #[test]
+    fn the_switch_of_the_driver_is_used_where_its_state_can_be_restored() {
+        let mut m = busy(CgroupMode::V2);
+        let shield = shield(&m);
+        let absent = InapplicableReason::SettingAbsent { file: BOOST.to_owned() };
+        m.settings.remove(NO_TURBO);
+        assert_eq!(NoTurbo.wants(&m, &shield), WantedChanges::Nothing(absent));
+        let mut wants = |file: &str, text: &str, version| {
+            m.settings.remove(NO_TURBO);
+            m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
+            m.kernel.version = version;
+            NoTurbo.wants(&m, &shield)
+        };
+        let already = |wanted: WantedChanges| -> Vec<bool> {
+            match wanted {
+                WantedChanges::Changes(changes) => changes.iter().map(|it| it.already).collect(),
+                WantedChanges::Nothing(why) => panic!("{why}"),
+            }
+        };
+        let (old, new) = (Some(KernelVersion::new(6, 10)), Some(KernelVersion::new(6, 11)));
+        assert_eq!(already(wants(NO_TURBO, "0", new)), vec![false]);
+        assert_eq!(already(wants(NO_TURBO, "1", new)), vec![true]);
+        assert_eq!(already(wants(BOOST, "1", old)), vec![false]);
+        assert_eq!(already(wants(BOOST, "0", new)), vec![true]);
+        for version in [new, None] {
+            let unsafe_to_undo = WantedChanges::Nothing(InapplicableReason::BoostOfPolicies);
+            assert_eq!(wants(BOOST, "1", version), unsafe_to_undo);
+        }
+    }
+}
