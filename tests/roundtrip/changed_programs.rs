@@ -224,6 +224,22 @@ fn a_program_that_would_starve_the_kernel_is_not_moved() {
     assert!(reasons[0].is_unsafe());
 }
 
+#[test]
+fn a_program_with_a_deadline_is_in_the_way_of_a_change_of_the_cpus() {
+    let bench = machine(false, [0, 0]);
+    shield(&bench, "a", "2-3");
+    add(&bench, "a", FIRST, CpuAssignment::All).unwrap();
+    let (runtime_ns, deadline_ns, period_ns) = (1_000_000, 10_000_000, 10_000_000);
+    let deadline = SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns };
+    bench.host().set_scheduling(FIRST, deadline).unwrap();
+    let (change, _) = version(&bench, "a", "3");
+    let reasons: Vec<_> = change.in_the_way.iter().map(|thread| &thread.reason).collect();
+    assert_eq!(reasons, [&NoPlaceReason::Deadline]);
+    let text = change.in_the_way[0].to_string();
+    assert!(text.contains("runs under SCHED_DEADLINE, admitted for its current CPUs"), "{text}");
+    assert_eq!(version(&bench, "a", "2-3").0.in_the_way, []);
+}
+
 /// The CPUs of both programs, and the kernel's threads that are raised.
 fn placed(bench: &Bench) -> ([CpuSet; 2], Vec<(&'static str, u32)>) {
     ([FIRST, SECOND].map(|tid| bench.host().affinity(tid).unwrap()), raised(bench))

@@ -22,6 +22,7 @@ mod offline;
 mod operators;
 mod repeated;
 mod requested;
+mod screens;
 mod shared_settings;
 mod status;
 mod stopped;
