@@ -7,6 +7,7 @@ An attack begins when verify reports that it watches. A trial counts only if the
 according to the evidence; otherwise it is repeated with a longer span, with which the attack's other trials begin."""
 
 import collections
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -14,6 +15,8 @@ import glob
 import json
 import mmap
 import os
+import signal
+import struct
 import subprocess
 import sys
 import time
@@ -26,9 +29,12 @@ ALL = "all" in sys.argv[2:]
 BLINK_S = 0.4
 SHORTEST_SPAN_S, LONGEST_SPAN_S = 2, 64
 # x86-64, arch/x86/entry/syscalls/syscall_64.tbl
-PERF_EVENT_OPEN, PIDFD_OPEN, PIDFD_GETFD = 298, 434, 438
+PERF_EVENT_OPEN, BPF, PIDFD_OPEN, PIDFD_GETFD = 298, 321, 434, 438
 # include/uapi/linux/perf_event.h
 COUNTERS_ON, COUNTERS_OFF, COUNTERS_RESET, WHOLE_GROUP = 0x2400, 0x2401, 0x2403, 1
+SET_BPF, TRACEPOINT = 0x40042408, 2
+# include/uapi/linux/bpf.h
+PROG_LOAD, PROG_TYPE_TRACEPOINT = 5, 5
 INOTIFY_MAX = "/proc/sys/fs/inotify/max_user_instances"
 
 failed = 0
@@ -86,6 +92,17 @@ def stop_all(text):
     return act
 
 
+def reset_all(_):
+    """What trace-cmd reset -a does: the top level and every instance as after a boot."""
+    for base in ["/sys/kernel/tracing", *glob.glob("/sys/kernel/tracing/instances/*")]:
+        for file, text in [("tracing_on", "0"), ("current_tracer", "nop"), ("events/enable", "0"),
+                           ("set_event_pid", " "), ("trace", ""), ("trace_clock", "local")]:
+            put(f"{base}/{file}", text)
+        if "/instances/" in base:
+            with contextlib.suppress(OSError):  # a reader has it open
+                os.rmdir(base)
+
+
 def take(file, once=False):
     """Takes records away for a short time."""
 
@@ -121,6 +138,56 @@ def counters(request):
     return act
 
 
+def both(first, second):
+    """Both witnesses at once."""
+
+    def act(base):
+        first(base)
+        second(base)
+
+    return act
+
+
+class BpfProgram:
+    """A BPF program on a tracepoint that returns 0: the kernel then drops the event for every perf event
+    (perf_trace_run_bpf_submit() in kernel/events/core.c, 6.12)."""
+
+    files = []
+
+    def attach(self, base):
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        # r0 = 0; exit (include/uapi/linux/bpf.h: BPF_ALU64 | BPF_MOV | BPF_K, BPF_JMP | BPF_EXIT).
+        code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xB7, 0, 0, 0, 0x95, 0, 0, 0))
+        licence = ctypes.create_string_buffer(b"GPL")
+        words = struct.pack("<IIQQ", PROG_TYPE_TRACEPOINT, 2, ctypes.addressof(code), ctypes.addressof(licence))
+        attr = ctypes.create_string_buffer(words.ljust(128, b"\0"))
+        program = call(BPF, PROG_LOAD, attr, 128)
+        if program < 0:
+            raise OSError(ctypes.get_errno(), "bpf")
+        self.files = [program]
+        number = int(read(base, "events/irq_vectors/call_function_single_entry/id"))
+        event = ctypes.create_string_buffer(struct.pack("<IIQ", TRACEPOINT, 64, number).ljust(64, b"\0"))
+        counter = call(PERF_EVENT_OPEN, event, -1, 0, -1, 8)
+        if counter < 0:
+            raise OSError(ctypes.get_errno(), "perf_event_open")
+        self.files.append(counter)
+        fcntl.ioctl(counter, SET_BPF, program)
+        fcntl.ioctl(counter, COUNTERS_ON, 0)
+
+    def detach(self):
+        while self.files:
+            os.close(self.files.pop())
+
+
+def stop_verify(base):
+    """Stops the process for the blink: it neither reads nor notices anything meanwhile."""
+    os.kill(int(base.rsplit("cpushield-", 1)[1].split("-")[0]), signal.SIGSTOP)
+
+
+def continue_verify(base):
+    os.kill(int(base.rsplit("cpushield-", 1)[1].split("-")[0]), signal.SIGCONT)
+
+
 def leave_out_program(base):
     """set_event_notrace_pid: the events of the watched program are not recorded."""
     pids = subprocess.run(["pgrep", "-x", "faults"], capture_output=True, text=True, check=True).stdout.split()
@@ -131,6 +198,7 @@ FAULT = "events/exceptions/page_fault_user"
 FIRST_TIMER = "events/irq_vectors/local_timer_entry/trigger"
 DISABLE = "disable_event:exceptions:page_fault_user"
 NOTHING = None
+BPF_PROGRAM = BpfProgram()
 # `back` reverts the attack after a short time; without it the attack is permanent. `before` prepares the machine before
 # verify starts, and `after` restores it after verify has ended. An early attack comes before the trace records.
 Attack = collections.namedtuple("Attack", "name act back before after early", defaults=[NOTHING] * 3 + [False])
@@ -174,7 +242,17 @@ ATTACKS = [Attack(*words) for words in [
     Attack("all CPUs shrunk", write("buffer_size_kb", "4"), write("buffer_size_kb", "8192")),
     Attack("a trigger that disables another event", write(FIRST_TIMER, DISABLE), write(FIRST_TIMER, "!" + DISABLE)),
     Attack("the instance removed", os.rmdir, NOTHING),
+    Attack("trace-cmd reset -a", reset_all, NOTHING),
+    Attack("the senders of calls off", write("events/csd/enable", "0"), write("events/csd/enable", "1")),
+    Attack("both witnesses off", both(write("tracing_on", "0"), counters(COUNTERS_OFF)),
+           both(write("tracing_on", "1"), counters(COUNTERS_ON))),
+    Attack("page faults off and the counters reset",
+           both(write(f"{FAULT}/enable", "0"), counters(COUNTERS_RESET)), NOTHING),
+    Attack("a BPF program that drops events", BPF_PROGRAM.attach, NOTHING, after=BPF_PROGRAM.detach),
+    Attack("verify stopped", stop_verify, continue_verify),
 ]
+# These hide nothing: verify reads later what was recorded. It must report what happened.
+ONLY_LATE = ["verify stopped"]
 
 
 class Watch:
@@ -342,9 +420,10 @@ def attacks():
     first = names.index(words[words.index("from") + 1]) if "from" in words else 0
     for turn, attack in enumerate(ATTACKS[first:], first):
         backs = [attack.back, NOTHING] if attack.back else [NOTHING]
-        if attack.name in ("the CPU offline", "tracing_on without inotify"):
+        if attack.name in ("the CPU offline", "tracing_on without inotify", *ONLY_LATE):
             backs = [attack.back]
-        ways = [(kind, back) for kind in ("interrupts", "page faults", "quiet") for back in backs]
+        kinds = ["interrupts", "page faults"] + ["quiet"] * (attack.name not in ONLY_LATE)
+        ways = [(kind, back) for kind in kinds for back in backs]
         if not ALL:
             ways = [ways[turn % len(ways)]]
         for kind, back in ways:
@@ -353,7 +432,8 @@ def attacks():
             if state is None and said.startswith(REFUSED):
                 print(f"ok - {text} # SKIP {said}", flush=True)
                 continue
-            claim(f"{text}: {state}", state == "unknown", said)
+            late = attack.name in ONLY_LATE and state not in (None, "holds")
+            claim(f"{text}: {state}", late or state == "unknown", said)
 
 
 calm()
