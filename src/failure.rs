@@ -278,10 +278,16 @@ impl From<crate::plan::PlanError> for Failure {
     }
 }
 
-fn faulty_word(message: String, faulty: &crate::boot::FaultyWord) -> Failure {
-    let failure = Failure::usage(message);
-    let near = faulty.near.iter().map(|name| format!("did you mean {name}?"));
-    near.fold(failure, Failure::hint).hint(faulty.fault.advice(&faulty.word))
+impl Failure {
+    /// A kernel parameter that is not accepted, with similar names and this advice.
+    pub(crate) fn faulty_word(
+        message: String,
+        faulty: &crate::boot::FaultyWord,
+        advice: String,
+    ) -> Failure {
+        let near = faulty.near.iter().map(|name| format!("did you mean {name}?"));
+        near.fold(Failure::usage(message), Failure::hint).hint(advice)
+    }
 }
 
 fn mixed_kernels(message: String, with: &str, without: &str) -> Failure {
@@ -339,7 +345,10 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NotPlain { .. } => {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
-            BootError::FaultyWord(faulty) => faulty_word(message, &faulty),
+            BootError::FaultyWord(faulty) => {
+                let advice = faulty.fault.advice(&faulty.word);
+                Failure::faulty_word(message, &faulty, advice)
+            }
             BootError::NoSuchParameter { name, near } => no_such_parameter(message, &name, &near),
             BootError::Never { name, .. } => {
                 Failure::usage(message).hint(format!("cpushield explain {name}"))

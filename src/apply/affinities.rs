@@ -239,14 +239,19 @@ impl UndoSnapshot<'_> {
         None
     }
 
+    /// The task itself if its original mask is known, otherwise the nearest ancestor with one.
+    fn origin_of(&self, task: &Task) -> Option<TaskId> {
+        let own = self.originals.0.contains_key(&task.id).then_some(task.id);
+        own.or_else(|| self.ancestor_with_original(task).map(|(id, _)| id))
+    }
+
     /// Returns the mask of a task; `None` when the task is gone. Where the online CPUs match a
     /// known mask of the task or its ancestor, the full mask is not read: the online part costs a
     /// tenth.
     fn mask(&self, host: &Host, task: &Task, online: Option<&CpuSet>) -> Result<Option<CpuSet>> {
         let Some(online) = online else { return present(host.affinity(task.id.tid)) };
         let Some(now) = present(host.online_affinity(task.id.tid))? else { return Ok(None) };
-        let own = self.originals.0.contains_key(&task.id).then_some(task.id);
-        let id = own.or_else(|| self.ancestor_with_original(task).map(|(id, _)| id));
+        let id = self.origin_of(task);
         let left = self.journal.applied.as_ref().map(|left| &left.0);
         let known = [Some(&self.originals.0), left].into_iter().flatten();
         let mut known = known.filter_map(|masks| masks.get(&id?));
@@ -287,10 +292,7 @@ fn is_in_shield(host: &Host, id: TaskId, cpus: &CpuSet, shield: &Shield) -> bool
 impl UndoSnapshot<'_> {
     /// Whether a step of the plan set the affinity of a task, or of the ancestor it inherits from.
     fn has_own_step(&self, task: &Task) -> bool {
-        if self.originals.0.contains_key(&task.id) {
-            return self.wanted.contains_key(&task.id);
-        }
-        self.ancestor_with_original(task).is_some_and(|(id, _)| self.wanted.contains_key(&id))
+        self.origin_of(task).is_some_and(|id| self.wanted.contains_key(&id))
     }
 
     /// Whether only cpusets of the shield can have narrowed a task to `cpus`: no step set its
@@ -340,9 +342,7 @@ impl UndoSnapshot<'_> {
         }
         match self.decide_alone(host, task, cpus) {
             AffinityDecision::Set(target) => {
-                let has_own = self.originals.0.contains_key(&task.id);
-                let ancestor = self.ancestor_with_original(task).filter(|_| !has_own);
-                let id = ancestor.map_or(task.id, |(id, _)| id);
+                let id = self.origin_of(task).unwrap_or(task.id);
                 AffinityDecision::Set(self.scope.keep_off_others(&target, id))
             }
             decision => decision,

@@ -10,6 +10,7 @@ use super::perform::perform;
 use super::step_result::{ChangeFate, StepDone};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
+use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// Finds the steps of other shields that need another change without the leaving one: those about
@@ -29,8 +30,9 @@ pub(super) fn replaced_changes(journal: &ApplyJournal, scope: &UndoScope) -> Vec
         if !is_made || journal.last_of_others(name, &step.change) != Some(intent) {
             continue;
         }
-        let Some(change) = change_without(journal, scope, intent) else { continue };
-        let is_shared = journal.shields_about(&step.change).any(|shield| shield.name == *name);
+        let about: Vec<&Shield> = journal.shields_about(&step.change).collect();
+        let Some(change) = change_without(journal, scope, intent, &about) else { continue };
+        let is_shared = about.iter().any(|shield| shield.name == *name);
         let is_known = matches!(
             journal.original(intent),
             OriginalState::Text { .. } | OriginalState::Cpus { .. }
@@ -76,21 +78,23 @@ fn is_about_other_programs(journal: &ApplyJournal, change: &Change) -> bool {
     !shields.any(|shield| change.is_about_group(&shield.group()))
 }
 
-/// The change of a step without the leaving shield; `None` if it stays as it is.
+/// The change of a step without the leaving shield; `None` if it stays as it is. `about` are the
+/// shields that changed the same thing.
 fn change_without(
     journal: &ApplyJournal,
     scope: &UndoScope,
     step: &StepOriginal,
+    about: &[&Shield],
 ) -> Option<Change> {
     let change = &journal.step(step)?.change;
     if scope.is_about_common_group(change) {
         return (!matches!(change, Change::MakeDir { .. })).then(|| change.clone());
     }
-    let others = journal.shields_about(change).filter(|shield| shield.name != scope.shield.name);
+    let others = about.iter().filter(|shield| shield.name != scope.shield.name);
     let last = journal.last_made_about(change).and_then(|last| journal.step(last));
     let cpus = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
     // Another version of the shield may have these CPUs, without this kind of change.
-    let is_shared = journal.shields_about(change).any(|shield| shield.name == scope.shield.name);
+    let is_shared = about.iter().any(|shield| shield.name == scope.shield.name);
     let freed = match is_shared {
         true => scope.closed.difference(&cpus),
         false => scope.closed.difference(&scope.cpus_of_others()),

@@ -38,8 +38,7 @@ pub(super) fn add_requested(
             UnknownWords::Accept => None,
         });
         if let Some((fault, near)) = found {
-            let (place, word) = (request.place.clone(), word.to_owned());
-            return Err(BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near })));
+            return Err(refuse(request, fault, near));
         }
         if wanted.iter().all(|it| !line::has(&it.word, word)) {
             wanted.push(WantedParameter {
@@ -66,9 +65,17 @@ pub(super) fn check_support(
     support: impl Fn(&KernelParameter) -> ParameterSupport,
 ) -> Result<(), BootError> {
     let Some((request, why)) = find_missing(requested, support).next() else { return Ok(()) };
+    Err(refuse(request, WordFault::NotInKernels { why }, Vec::new()))
+}
+
+/// The refusal of a word; `near` are similar names.
+pub(super) fn refuse(
+    request: &RequestedParameter,
+    fault: WordFault,
+    near: Vec<String>,
+) -> BootError {
     let RequestedParameter { place, word } = request.clone();
-    let (fault, near) = (WordFault::NotInKernels { why }, Vec::new());
-    Err(BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near })))
+    BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near }))
 }
 
 /// The words that none of the chosen kernels has, each with the reason.

@@ -2,14 +2,13 @@
 //! no check knows, words that this kernel lacks, and words with which the CPUs of the row do not
 //! start. Writes nothing.
 
-use super::document::{FaultyWord, KernelRule, WordFault};
+use super::document::{KernelRule, WordFault};
 use super::error::BootError;
 use super::kernels::{self, SelectedKernels};
 use super::lint::{LintTarget, find_unstarted};
 use super::loaders::{BootLoader, FoundLoader};
-use super::parameters::{KernelParameter, ParameterSupport};
 use super::request::UnknownWords;
-use super::requested_words::{check_support, find_unknown};
+use super::requested_words::{check_support, find_unknown, refuse};
 use super::running_kernel;
 use crate::policy::RequestedParameter;
 use crate::survey::{Machine, list_rules};
@@ -48,45 +47,41 @@ pub fn check_row_words(
                 return Err(refuse(request, fault, near));
             }
         }
-        check_support(row.words, |parameter| {
-            find_support(host, machine, menu, version, parameter)
-        })?;
+        check_kernel(host, machine, menu, version, row.words)?;
     }
     check_limits(machine, version, row)
 }
 
-/// Whether the kernel of this version has a parameter.
-fn find_support(
+/// Checks that the kernel of this version has the parameters, as far as its files show.
+fn check_kernel(
     host: &Host,
     machine: &Machine,
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
     version: &str,
-    parameter: &KernelParameter,
-) -> ParameterSupport {
+    words: &[RequestedParameter],
+) -> Result<(), BootError> {
     let entries = menu.map(|(_, found)| kernels::first_entries(found)).unwrap_or_default();
     let Some(entry) = entries.into_iter().find(|entry| entry.version == version) else {
         return match machine.kernel.release.as_deref() == Some(version) {
-            true => running_kernel::support(parameter, machine),
-            false => ParameterSupport::Undecided,
+            true => check_support(words, |it| running_kernel::support(it, machine)),
+            false => Ok(()),
         };
     };
     let builds = kernels::read_builds(host, machine, &[entry]);
     let arch = machine.kernel.arch.as_deref();
     let rule = KernelRule::First;
-    SelectedKernels { entries: vec![entry], builds, rule, arch }.support(parameter, entry)
+    let kernel = SelectedKernels { entries: vec![entry], builds, rule, arch };
+    check_support(words, |it| kernel.support(it, entry))
 }
 
 /// Checks that the kernel starts the CPUs of the row. A list of CPUs in another word was checked
 /// with the boot.
 fn check_limits(machine: &Machine, version: &str, row: &RowWords<'_>) -> Result<(), BootError> {
     let target = LintTarget {
-        possible: &machine.topology.possible,
-        online: &machine.topology.online,
         running: false,
-        smt: machine.topology.smt_control.as_deref().is_some_and(running_kernel::has_smt),
         version: KernelVersion::from_release(version),
         list_rules: list_rules(version),
-        arch: machine.kernel.arch.as_deref(),
+        ..LintTarget::running(machine)
     };
     for request in row.words {
         let params = cmdline::parse(&request.word);
@@ -95,9 +90,4 @@ fn check_limits(machine: &Machine, version: &str, row: &RowWords<'_>) -> Result<
         }
     }
     Ok(())
-}
-
-fn refuse(request: &RequestedParameter, fault: WordFault, near: Vec<String>) -> BootError {
-    let RequestedParameter { place, word } = request.clone();
-    BootError::FaultyWord(Box::new(FaultyWord { place, word, fault, near }))
 }

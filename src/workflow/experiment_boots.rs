@@ -54,12 +54,11 @@ fn explain_error(error: BootError) -> Failure {
             Failure::usage(message).hint(format!("choose one of the menu: {}", known.join(" or ")))
         }
         BootError::FaultyWord(faulty) => {
-            let near = faulty.near.iter().map(|name| format!("did you mean {name}?"));
             let advice = match faulty.fault.is_unknown() {
                 true => "if it is right: allow_unknown = true".to_owned(),
                 false => faulty.fault.advice(&faulty.word),
             };
-            near.fold(Failure::usage(message), Failure::hint).hint(advice)
+            Failure::faulty_word(message, &faulty, advice)
         }
         error => error.into(),
     }

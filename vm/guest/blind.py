@@ -57,6 +57,11 @@ def instance():
     return None
 
 
+def watcher(base):
+    """The process that made an instance."""
+    return int(base.rsplit("cpushield-", 1)[1].split("-")[0])
+
+
 def read(base, file):
     try:
         with open(f"{base}/{file}") as text:
@@ -126,7 +131,7 @@ def counters(request):
 
     def act(base):
         call = ctypes.CDLL(None, use_errno=True).syscall
-        pid = int(base.rsplit("cpushield-", 1)[1].split("-")[0])
+        pid = watcher(base)
         process = call(PIDFD_OPEN, pid, 0)
         for name in os.listdir(f"/proc/{pid}/fd"):
             if os.readlink(f"/proc/{pid}/fd/{name}") == "anon_inode:[perf_event]":
@@ -181,11 +186,11 @@ class BpfProgram:
 
 def stop_verify(base):
     """Stops the process for the blink: it neither reads nor notices anything meanwhile."""
-    os.kill(int(base.rsplit("cpushield-", 1)[1].split("-")[0]), signal.SIGSTOP)
+    os.kill(watcher(base), signal.SIGSTOP)
 
 
 def continue_verify(base):
-    os.kill(int(base.rsplit("cpushield-", 1)[1].split("-")[0]), signal.SIGCONT)
+    os.kill(watcher(base), signal.SIGCONT)
 
 
 def leave_out_program(base):

@@ -43,7 +43,7 @@ pub struct LintTarget<'a> {
 
 impl<'a> LintTarget<'a> {
     /// The running kernel of a surveyed machine.
-    fn running(machine: &'a Machine) -> LintTarget<'a> {
+    pub(in crate::boot) fn running(machine: &'a Machine) -> LintTarget<'a> {
         LintTarget {
             possible: &machine.topology.possible,
             online: &machine.topology.online,
