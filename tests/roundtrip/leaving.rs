@@ -116,14 +116,14 @@ fn a_user_that_is_no_operator_is_refused_before_it_sends_a_request() {
 }
 
 /// A process that sleeps, until it is dropped.
-struct Sleeper(Child);
+pub struct Sleeper(Child);
 
 impl Sleeper {
-    fn new() -> Sleeper {
+    pub fn new() -> Sleeper {
         Sleeper(Command::new("sleep").arg("1000").spawn().unwrap())
     }
 
-    fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         i32::try_from(self.0.id()).unwrap()
     }
 }
@@ -142,7 +142,7 @@ fn machine_with(sleeper: &Sleeper, change: impl Fn(&mut Tree, i32)) -> Bench {
 }
 
 /// The same, with what the policy permits to operators.
-fn machine_that_permits(
+pub fn machine_that_permits(
     limits: OperatorLimits,
     sleeper: &Sleeper,
     change: impl Fn(&mut Tree, i32),
@@ -165,7 +165,7 @@ fn leave(bench: &Bench, pid: i32) -> OperatorAnswer {
     serve(bench, request.line().as_bytes())
 }
 
-fn add_to_shield(bench: &Bench, pid: i32) {
+pub fn add_to_shield(bench: &Bench, pid: i32) {
     let plan = run::shield(&bench.host(), &bench.store(), None).unwrap();
     let place = ShieldPlacement::new(&bench.host(), &plan);
     run::add(&bench.host(), &bench.store(), &place, pid, CpuAssignment::All).unwrap();

@@ -19,6 +19,7 @@ mod leaving;
 mod lost_cpus;
 mod many_shields;
 mod offline;
+mod operator_requests;
 mod operators;
 mod repeated;
 mod requested;

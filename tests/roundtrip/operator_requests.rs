@@ -1,0 +1,119 @@
+//! The helper under any request: it always answers, what it refuses changes nothing, and what it
+//! grants is what the policy permits and is taken back exactly.
+
+use crate::bench::{Bench, every_write, same};
+use crate::leaving::{Sleeper, add_to_shield, machine_that_permits};
+use crate::operators::{put_process, serve};
+use crate::trees::Task;
+use cpushield::policy::{MemoryLimit, OperatorLimits};
+use cpushield::run::OperatorAnswer;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::Cell;
+
+/// The highest priority that the policy permits.
+const HIGHEST: u32 = 50;
+/// A process of another user in the shield. No process has this number.
+const STRANGER: i32 = 4_000_001;
+
+#[test]
+fn any_request_is_answered_and_changes_only_what_the_policy_permits() {
+    let sleeper = Sleeper::new();
+    let bench = machine(&sleeper);
+    let config = Config {
+        cases: if every_write() { 20_000 } else { 2_000 },
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let before = bench.tree();
+    let [refused, entered, left] = [(); 3].map(|()| Cell::new(0));
+    let count = |kind: &Cell<u32>| kind.set(kind.get() + 1);
+    let checked = TestRunner::new(config).run(&requests(&sleeper), |request| {
+        let answer = serve(&bench, &request);
+        let line = serde_json::to_string(&answer).unwrap();
+        prop_assert_eq!(&serde_json::from_str::<OperatorAnswer>(&line).unwrap(), &answer);
+        match answer {
+            OperatorAnswer::Refused { .. } => count(&refused),
+            OperatorAnswer::Entered(shield) => {
+                count(&entered);
+                for priority in shield.priority.into_iter().chain(shield.own_priority) {
+                    prop_assert!((1..=HIGHEST).contains(&priority), "{}", line);
+                }
+                let answer = serve(&bench, b"{\"do\": \"leave\"}\n");
+                prop_assert!(matches!(answer, OperatorAnswer::Left(_)), "{:?}", answer);
+            }
+            OperatorAnswer::Left(moved) => {
+                count(&left);
+                prop_assert_eq!(moved.tid, sleeper.pid());
+                add_to_shield(&bench, sleeper.pid());
+            }
+        }
+        same(&before, &bench.tree(), &String::from_utf8_lossy(&request));
+        Ok(())
+    });
+    checked.unwrap();
+    // Otherwise the requests have shown nothing.
+    let counts = [refused, entered, left].map(Cell::into_inner);
+    assert!(counts.iter().all(|count| *count >= 50), "refused, entered, left: {counts:?}");
+}
+
+/// A machine with a shield, in which a process of this user and one of another user are.
+fn machine(sleeper: &Sleeper) -> Bench {
+    let locked_memory = Some(MemoryLimit::Unlimited);
+    let permitted = OperatorLimits { priority: Some(HIGHEST), locked_memory };
+    let own = std::process::id();
+    let bench = machine_that_permits(permitted, sleeper, |tree, _| {
+        let limits = "Max locked memory 65536 131072 bytes\n";
+        tree.insert(format!("proc/{own}/limits").into(), Some(limits.into()));
+        put_process(tree, Task::new(STRANGER, "other", 0, "0-3"), 65_534);
+    });
+    for pid in [sleeper.pid(), STRANGER] {
+        add_to_shield(&bench, pid);
+    }
+    bench
+}
+
+/// Requests that are right, that are right but for a value, that are right but for some bytes, and
+/// any bytes.
+fn requests(sleeper: &Sleeper) -> impl Strategy<Value = Vec<u8>> {
+    let pids = [sleeper.pid(), STRANGER, 0, 1, 2, -1, i32::MAX];
+    let own = i32::try_from(std::process::id()).unwrap();
+    let pid = prop_oneof![select(pids.to_vec()), Just(own), any::<i32>()];
+    let number = prop_oneof![1..=HIGHEST, 0..=HIGHEST + 2, any::<u32>()];
+    let shield = select(vec!["cpushield", "mill", "", "../cpushield", "cpushield\\u0000"]);
+    let field = prop_oneof![
+        3 => number.clone().prop_map(|number| format!("\"priority\":{number}")),
+        3 => number.prop_map(|number| format!("\"own_priority\":{number}")),
+        2 => any::<bool>().prop_map(|lock| format!("\"lock_memory\":{lock}")),
+        2 => shield.prop_map(|shield| format!("\"shield\":\"{shield}\"")),
+        4 => pid.prop_map(|pid| format!("\"pid\":{pid}")),
+        1 => "\"[a-z_]{1,12}\":(null|1|\"[a-z]{0,8}\"|\\[\\])",
+    ];
+    let verb = prop_oneof![
+        4 => select(vec!["enter", "leave"]).prop_map(str::to_owned),
+        1 => "[a-z-]{0,9}",
+    ];
+    let line = (verb, vec(field, 0..3)).prop_map(|(verb, fields)| {
+        let fields: String = fields.iter().map(|field| format!(",{field}")).collect();
+        format!("{{\"do\":\"{verb}\"{fields}}}\n").into_bytes()
+    });
+    let leave = select(pids.to_vec())
+        .prop_map(|pid| format!("{{\"do\":\"leave\",\"pid\":{pid}}}\n").into_bytes());
+    let line = prop_oneof![2 => line, 1 => leave];
+    let edits = vec((any::<Index>(), any::<u8>(), 0..3_u8), 1..4);
+    let edited = (line.clone(), edits).prop_map(|(mut line, edits)| {
+        for (place, byte, edit) in edits {
+            let place = place.index(line.len().max(1));
+            match edit {
+                0 => line.insert(place, byte),
+                1 if place < line.len() => line[place] = byte,
+                _ if place < line.len() => drop(line.remove(place)),
+                _ => {}
+            }
+        }
+        line
+    });
+    prop_oneof![6 => line, 3 => edited, 1 => vec(any::<u8>(), 0..600)]
+}
