@@ -16,6 +16,16 @@ fuzz_target!(|text: &str| {
     let _ = text::timer_list::parse(text);
     let _ = text::kmsg::kernel_message(text);
     let _ = text::kallsyms::KernelSymbols::parse(text);
+    let _ = text::partition::PartitionState::from_text(text);
+    let _ = text::routes::default_interfaces(text);
+    let _ = text::routes::default_interfaces_v6(text);
+    let _ = text::kernel_version::KernelVersion::from_release(text);
+    let _ = text::kernel_version::may_be_vendor_build(text);
+    let _ = text::modinfo::module_names(text);
+    let _ = text::modinfo::module_file(text, "snd");
+    let _ = text::modinfo::builtin_parameters(text.as_bytes(), "snd");
+    let _ = text::modinfo::file_parameters(text.as_bytes());
+    let _ = text::modinfo::field_parameters(text.as_bytes());
     let _ = text::tuned_profile::parse(text, text::tuned_profile::ProfileFile::Profile);
     let _ = text::tuned_profile::parse(text, text::tuned_profile::ProfileFile::Variables);
 });

@@ -112,7 +112,7 @@ fn check_files(args: &GuestRunArgs) -> VmResult<()> {
     if !kernel.join("initrd").exists() || !places::cache("root.img").exists() {
         let cache = places::cache("");
         return Err(format!(
-            "no kernel {} or no root in {}: run vm/build",
+            "no kernel {0} or no root in {1}: run vm/build {0}",
             args.kernel,
             cache.display()
         )
