@@ -364,7 +364,7 @@ mod tests {
             Culprit::irq(24, "eth0"),
             KernelEvent::TlbShootdown.into(),
             Culprit::Softirq { name: "RCU".into(), raised_by: RaisedBy::Irq { irq: 5 } },
-            Culprit::PageFault { access: PageAccess::FirstRead, in_kernel: true },
+            Culprit::PageFault { access: PageAccess::UnmappedRead, in_kernel: true },
         ] {
             let text = culprit.to_string();
             let json = serde_json::to_value(Row { culprit: culprit.clone() }).unwrap();

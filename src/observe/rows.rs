@@ -33,6 +33,8 @@ pub enum Tracepoint {
     Present,
     /// That depends on the kernel, on the architecture or on the kind of event.
     Uncertain,
+    /// None, but the trace reports what runs in it.
+    Inside,
     /// None.
     Absent,
 }
@@ -53,8 +55,11 @@ pub fn meaning(row: &InterruptRow, table: &InterruptTable) -> RowMeaning {
         // Repeated reads of the ICR, and polls by a timer.
         "RTR" | "MCP" => return RowMeaning::Detail,
         "HYP" => return hypervisor_callback(table),
-        // The trace reports the timer that it runs.
-        "HVS" => return event_entry(KernelEvent::HyperVTimer),
+        // The trace reports the timer that it runs, and no entry.
+        "HVS" => {
+            let event = KernelEvent::HyperVTimer;
+            return entry(event.cause(), event.into(), Tracepoint::Inside);
+        }
         _ => {}
     }
     let text = row.name.to_ascii_lowercase();

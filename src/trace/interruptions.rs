@@ -277,6 +277,7 @@ impl InterruptionTracker {
         self.interruption = Some(Interruption {
             begun: at,
             last: at,
+            of: self.task.filter(|_| self.runs_workload),
             primary: None,
             has_first: false,
             carrier: false,

@@ -7,6 +7,7 @@
 //! It also records requests for modules, because the program that loads a module is started by the
 //! kernel. Several calls may arrive with one interrupt.
 
+use super::interruptions::EntryText;
 use super::stacks::{self, StackForm, StackTable};
 use crate::causes::purpose::{
     InterruptPurpose, KernelOperation, ModuleRequest, purpose_of_call_path,
@@ -233,12 +234,18 @@ impl SenderCounts {
         comms: &HashMap<i32, String>,
     ) -> Vec<InterruptSender> {
         let by_number = self.stacks.by_number();
+        let entry_text = EntryText::find(symbols);
         // Each sender with its count, the count of its most frequent stack, and that stack.
         let mut merged: HashMap<InterruptSender, (u64, u64, &[u64])> = HashMap::new();
         for (sent, count) in self.counts.iter().filter(|(sent, _)| sent.to == cpu as u64) {
             let stack = sent.stack.and_then(|n| by_number.get(&n)).copied().unwrap_or_default();
+            // An interrupt does not send for the task that it hit.
+            let own = match (sent.by, &entry_text) {
+                (SentBy::Interrupt(_), Some(entry_text)) => entry_text.innermost(stack),
+                _ => stack,
+            };
             let call_path: Vec<&str> =
-                stack.iter().map(|at| symbols.containing(*at).unwrap_or("")).collect();
+                own.iter().map(|at| symbols.containing(*at).unwrap_or("")).collect();
             let known = merged.entry(self.describe(sent, &call_path, symbols, comms)).or_default();
             known.0 += count;
             if *count > known.1 && self.report_stacks {
@@ -508,6 +515,14 @@ mod tests {
         bytes
     }
 
+    /// The record of a stack, whose event has the number 4.
+    fn stack(callers: &[u64]) -> Vec<u8> {
+        let mut bytes = vec![0; 16];
+        bytes[..2].copy_from_slice(&4u16.to_le_bytes());
+        callers.iter().for_each(|at| bytes.extend(at.to_le_bytes()));
+        bytes
+    }
+
     #[test]
     fn senders_are_named_with_what_they_sent_and_where() {
         let call = EventFormat::parse(CALL).unwrap();
@@ -563,12 +578,6 @@ mod tests {
         let forms = vec![SenderEventForm::from_format(&call, Some("func")).unwrap()];
         let stack_form = Some(StackForm { id: 4, callers: 16 });
         let mut counts_so_far = SenderCounts { forms, stack_form, ..SenderCounts::default() };
-        let stack = |callers: &[u64]| {
-            let mut bytes = vec![0; 16];
-            bytes[..2].copy_from_slice(&4u16.to_le_bytes());
-            callers.iter().for_each(|at| bytes.extend(at.to_le_bytes()));
-            bytes
-        };
         let send = record(40, 8, 21, 3, 0x1010, 0x2000);
         let (timer, work) = ([0x1010, 0x3008, 0x4008, 0x5004], [0x1010, 0x6004, 0x7004]);
         counts_so_far.records(
@@ -591,6 +600,37 @@ mod tests {
             sent.iter().map(|s| (within(s).unwrap_or_default(), s.count)).collect();
         let expected = [("", 3), ("timer tcp_orphan_update", 2), ("work vmstat_update", 2)];
         assert_eq!(counted, expected.map(|(text, count)| (text.to_owned(), count)));
+    }
+
+    #[test]
+    fn an_interrupt_does_not_send_for_the_task_that_it_hit() {
+        let call = EventFormat::parse(CALL).unwrap();
+        let forms = vec![SenderEventForm::from_format(&call, Some("func")).unwrap()];
+        let stack_form = Some(StackForm { id: 4, callers: 16 });
+        let mut counts_so_far = SenderCounts { forms, stack_form, ..SenderCounts::default() };
+        let [by_task, by_interrupt] = [0, 8].map(|flags| record(40, flags, 21, 3, 0x1010, 0x2000));
+        // Of 6.12: a work item loads a module; then a timer interrupt hits it.
+        let hit = [0x1010, 0x3004, 0x4004];
+        let interrupted = [0x1010, 0x8004, 0x3004, 0x4004];
+        counts_so_far.records(
+            0,
+            [&by_task, &stack(&hit), &by_interrupt, &stack(&interrupted)]
+                .map(|bytes| (0, bytes.as_slice())),
+        );
+        counts_so_far.count_pending();
+        let symbols = KernelSymbols::parse(
+            "1000 t irq_work_queue_on\n2000 t nohz_full_kick_func\n3000 t load_module\n\
+             4000 t process_one_work\n8000 T __irqentry_text_start\n\
+             8000 t asm_sysvec_apic_timer_interrupt\n8100 T __irqentry_text_end\n",
+        );
+        let sent = counts_so_far.to(3, &symbols, &HashMap::new());
+        let told = |by: &IpiOrigin| {
+            let of = sent.iter().find(|sender| sender.by == *by).unwrap();
+            (of.purpose.is_some(), of.within.is_some(), of.remedy.is_empty())
+        };
+        let task = IpiOrigin::Task { pid: 21, comm: String::new() };
+        assert_eq!(told(&task), (true, true, false));
+        assert_eq!(told(&IpiOrigin::Interrupt { cpu: 0 }), (false, false, true));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! guest, the hypervisor may take time at any moment, which no shield can prevent: there such gaps
 //! are reported, and count only against `--max-gap`.
 
-use crate::causes::Culprit;
+use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, GateFinding, GateLimit, HiddenTime,
     InterruptionCount, JudgeReason, LONG_NS, Leak, LimitsKept, PositiveControl, SCHEMA,
@@ -132,6 +132,7 @@ fn judge_cpu(
     let mut unknown = unreliable.clone();
     unknown.extend(doubtful_figures(cpu));
     unknown.extend(unnamed_gaps(evidence, cpu));
+    unknown.extend(gaps_not_compared(evidence, cpu));
     unknown.extend(ended_early(evidence));
     unknown.extend(idle_cpu(evidence, cpu));
     if leaks.is_empty() {
@@ -238,6 +239,15 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     (count > 0).then_some(JudgeReason::GapsUnnamed { count, longest_ns, smis: cpu.smis })
 }
 
+/// Gaps that may be long, and of which nobody knows the reason. In a guest they are no reason for
+/// doubt either.
+fn gaps_not_compared(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
+    let joined = cpu.joined.as_ref().filter(|_| evidence.guest != Some(true))?;
+    let lost = cpu.gaps.as_ref().map_or(0, |gaps| gaps.overflow);
+    let count = joined.unjoined.saturating_add(lost);
+    (count > 0).then_some(JudgeReason::GapsNotCompared { count })
+}
+
 /// The longest gap, where the clock of the trace could not tell when the gaps were. What the trace
 /// saw cannot be the reason if all of it was shorter.
 fn gap_of_unknown_moment(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
@@ -287,6 +297,16 @@ fn count_entries(cpu: &CpuEvidence) -> Option<u64> {
     cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
 }
 
+/// Interrupts that only the kernel's counters show, where they could break the limit. Context
+/// tracking reports their entries too.
+fn interrupts_without_event(cpu: &CpuEvidence, most: u64) -> Option<JudgeReason> {
+    let counted = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Counters);
+    let count: u64 = counted.filter(|row| row.cause != Cause::Steal).map(|row| row.count).sum();
+    let all = count_entries(cpu)?.saturating_add(count);
+    (!cpu.tracked && count > 0 && all > most)
+        .then_some(JudgeReason::InterruptsWithoutEvent { count })
+}
+
 fn entries_gate(
     evidence: &Evidence,
     cpus: &[CpuEvidence],
@@ -307,6 +327,7 @@ fn entries_gate(
             _ if evidence.workload == WatchedWorkload::Given && !cpu.whole => {
                 why.push(JudgeReason::SyscallsNotCounted);
             }
+            (None, Some(_)) => why.extend(interrupts_without_event(cpu, most)),
             _ => {}
         }
     }
@@ -394,6 +415,9 @@ fn escape_reasons(
             let began = cpu.interruptions.iter().filter(|row| row.count > 0);
             let untimed = began.filter(|row| row.max_ns.is_none()).map(|row| row.cause);
             why.extend(untimed.map(|cause| JudgeReason::DurationUnknown { cause }));
+            if evidence.workload == WatchedWorkload::Given && !cpu.whole {
+                why.push(JudgeReason::SyscallsNotCounted);
+            }
             why.extend(hidden_time(evidence, cpu));
         }
     }
@@ -527,11 +551,11 @@ pub(crate) mod examples {
 mod tests {
     use super::examples::{clean, gaps};
     use super::*;
-    use crate::causes::Cause;
     use crate::change::EffectTime;
     use crate::documents::evidence::{
         BlindWitness, ControlAt, CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart,
-        MissedControl, ProgramEnd, ProvokeFailure, ProvokeMethod, ProvokedIpis, WorkloadEnd,
+        GapStatistics, MissedControl, ProgramEnd, ProvokeFailure, ProvokeMethod, ProvokedIpis,
+        WorkloadEnd,
     };
     use crate::documents::remedy::Remedy;
 
@@ -618,6 +642,13 @@ mod tests {
         assert_eq!(state(&other_clock(49_000)), (VerdictState::Holds, Vec::new()));
         let short = with(dark(Some(0)), |e| e.cpus[0].joined.as_mut().unwrap().long = 0);
         assert_eq!(state(&short), (VerdictState::Holds, Vec::new()));
+        let lost = with(clean(), |e| {
+            e.cpus[0].gaps = Some(GapStatistics { overflow: 2, ..gaps(40_000, 900) });
+            e.cpus[0].joined.as_mut().unwrap().unjoined = 1;
+        });
+        let quickly = "3 gaps or interruptions came too quickly to be compared with each other";
+        assert_eq!(state(&lost), (VerdictState::Unknown, vec![quickly.to_owned()]));
+        assert_eq!(state(&with(lost, |e| e.guest = Some(true))).0, VerdictState::Holds);
         // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.
         let guest = with(dark(None), |e| e.guest = Some(true));
         assert_eq!(state(&guest), (VerdictState::Holds, Vec::new()));
@@ -686,6 +717,37 @@ mod tests {
         let untimed =
             |e: &mut Evidence| e.cpus[0].interruptions.push(row(Cause::PageFault, 1, None));
         assert_eq!(gate(&untimed), unknown("the duration of page-fault is unknown"));
+        let syscalls = |e: &mut Evidence| e.cpus[0].whole = false;
+        assert_eq!(
+            gate(&syscalls),
+            unknown(
+                "system calls of the workload are entries too and were not counted: use --syscalls"
+            )
+        );
+    }
+
+    #[test]
+    fn interrupts_that_only_the_counters_saw_decide_no_entry_limit() {
+        let held = |tracked, most| {
+            let evidence = with(clean(), |e| {
+                e.workload = WatchedWorkload::Given;
+                (e.cpus[0].tracked, e.cpus[0].entries) = (tracked, Some(100));
+                let counted = |cause| InterruptionCount {
+                    witness: WitnessKind::Counters,
+                    ..row(cause, 50, None)
+                };
+                e.cpus[0].interruptions = vec![counted(Cause::Unattributed), counted(Cause::Steal)];
+            });
+            let limits =
+                VerifyLimits { max_entries: Some(most), max_gap_ns: None, two_witnesses: false };
+            let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
+            (gate.held, texts(&gate.why))
+        };
+        let unknown = "50 interrupts have no event, so the trace did not count them".to_owned();
+        assert_eq!(held(false, 120), (None, vec![unknown]));
+        assert_eq!(held(false, 150), (Some(true), Vec::new()));
+        assert_eq!(held(false, 90), (Some(false), Vec::new()));
+        assert_eq!(held(true, 120), (Some(true), Vec::new()));
     }
 
     fn missed_control() -> PositiveControl {

@@ -68,13 +68,18 @@ impl CombinedObservations {
             Some(trace) => {
                 doubts.extend(trace.doubts.iter().cloned());
                 doubts.extend(disagreement(trace, &counts));
+                let mut interruptions = merge_rows(trace, &counts, smis);
+                if workload == WatchedWorkload::Sampler {
+                    // It makes no system call, and raises no exception.
+                    interruptions.iter_mut().for_each(forget_guess);
+                }
                 CpuEvidence {
                     cpu,
                     entries: Some(trace.entries),
                     kernel_interrupts: Some(trace.kernel_interrupts),
                     whole: trace.whole,
                     tracked: trace.tracked,
-                    interruptions: merge_rows(trace, &counts, smis),
+                    interruptions,
                     longest_ns: trace.longest_ns.or(sampler_longest_ns),
                     gaps: gaps.map(|seen| seen.gaps),
                     lost: Some(trace.lost),
@@ -153,7 +158,7 @@ fn merge_rows(
     let mut rows = trace.interruptions.clone();
     for CountedRow { interruptions: row, tracepoint } in &counts.rows {
         let untraced = match tracepoint {
-            Tracepoint::Present => false,
+            Tracepoint::Present | Tracepoint::Inside => false,
             Tracepoint::Uncertain => trace.interruptions.iter().all(|seen| seen.cause != row.cause),
             Tracepoint::Absent => true,
         };
@@ -180,8 +185,11 @@ fn forget_guess(row: &mut InterruptionCount) {
 /// more.
 fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
     let traced = trace.entries.saturating_add(trace.kernel_interrupts);
-    let counted = counts.entries.filter(|counted| *counted > traced)?;
-    Some(CpuDoubt::CountersSawMore { counted, traced })
+    let untraced = counts.rows.iter().filter(|row| row.interruptions.cause != Cause::Steal);
+    let untraced = untraced.filter(|row| row.tracepoint != Tracepoint::Present);
+    let untraced: u64 = untraced.map(|row| row.interruptions.count).sum();
+    let counted = counts.entries?.saturating_sub(untraced);
+    (counted > traced).then_some(CpuDoubt::CountersSawMore { counted, traced })
 }
 
 /// The report of the counters.
@@ -372,7 +380,11 @@ mod tests {
     fn a_trace_that_saw_less_than_the_counters_is_doubted() {
         let seen = gathered(Some(trace(6)), Some(sampled(999_000_000)))
             .cpu_evidence(3, WatchedWorkload::Sampler);
-        let more = CpuDoubt::CountersSawMore { counted: 7, traced: 6 };
+        assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }]);
+        // Of 7 interrupts, one is an NMI, which a trace may not report.
+        let seen = gathered(Some(trace(4)), Some(sampled(999_000_000)))
+            .cpu_evidence(3, WatchedWorkload::Sampler);
+        let more = CpuDoubt::CountersSawMore { counted: 6, traced: 4 };
         assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }, more]);
     }
 

@@ -50,8 +50,10 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         });
     }
     (order.progress)(WatchProgress::Gathering);
-    let after = counters::read(host);
+    let mut after = counters::read(host);
     let seen = instruments.end_span(order);
+    // The end of the span has interrupted each watched CPU.
+    after.read_booked_steal(host);
     let span = began.elapsed();
     // Not before the end of the span: reading it interrupts the watched CPU.
     let smis = (smis, smi_counter.read());

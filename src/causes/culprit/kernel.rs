@@ -38,11 +38,11 @@ named! {
         /// An instruction fetch.
         Fetch => "instructions of a page that was not mapped",
         /// A write to a page that was not mapped.
-        FirstWrite => "first write to a page",
+        UnmappedWrite => "write to a page that was not mapped",
         /// A read of a page that was not mapped.
-        FirstRead => "first read of a page",
-        /// A write to a page that was mapped.
-        CopyOnWrite => "write to a shared page (copy on write)",
+        UnmappedRead => "read of a page that was not mapped",
+        /// A write to a page that was mapped: copy on write, or the first write to a file's page.
+        ProtectedWrite => "write to a write-protected page",
         /// An access that the page does not allow.
         Forbidden => "access that the page does not allow",
     }
@@ -63,9 +63,9 @@ impl PageAccess {
         }
         match (bits & PRESENT != 0, bits & WRITE != 0, bits & FETCH != 0) {
             (_, _, true) => PageAccess::Fetch,
-            (false, true, _) => PageAccess::FirstWrite,
-            (false, false, _) => PageAccess::FirstRead,
-            (true, true, _) => PageAccess::CopyOnWrite,
+            (false, true, _) => PageAccess::UnmappedWrite,
+            (false, false, _) => PageAccess::UnmappedRead,
+            (true, true, _) => PageAccess::ProtectedWrite,
             (true, false, _) => PageAccess::Forbidden,
         }
     }
@@ -154,7 +154,7 @@ named! {
         /// An entry without an event while system calls were traced: an exception that x86 reports
         /// with no event (arch/x86/kernel/traps.c, 6.12).
         ExceptionWithoutSignal: Exception =>
-            "without a signal: an instruction that the kernel emulates, or debug",
+            "no event: an emulated instruction, debug, or a system call that a filter refuses",
         /// An entry without an event while system calls were not traced.
         SyscallOrException: Unattributed =>
             "a system call or an exception (--syscalls distinguishes them)",

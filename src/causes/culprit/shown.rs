@@ -179,7 +179,7 @@ mod tests {
     fn a_tag_of_a_document_is_read_too() {
         let shootdown = Culprit::from(KernelEvent::TlbShootdown);
         assert_eq!(Culprit::from_shown("tlb-shootdown"), Some(shootdown));
-        let read = Culprit::PageFault { access: PageAccess::FirstRead, in_kernel: false };
-        assert_eq!(Culprit::from_shown("first-read"), Some(read));
+        let read = Culprit::PageFault { access: PageAccess::UnmappedRead, in_kernel: false };
+        assert_eq!(Culprit::from_shown("unmapped-read"), Some(read));
     }
 }

@@ -110,6 +110,16 @@ pub enum JudgeReason {
     },
     /// System calls of the workload are entries and were not counted.
     SyscallsNotCounted,
+    /// Gaps, or interruptions, were not compared with each other, because too many came at once.
+    GapsNotCompared {
+        /// How many.
+        count: u64,
+    },
+    /// Interrupts were counted that have no event: some may have come from user mode.
+    InterruptsWithoutEvent {
+        /// How many.
+        count: u64,
+    },
     /// The sampler does not count gaps as short as the limit.
     ThresholdTooLong {
         /// The shortest gap that it counts, in nanoseconds.
@@ -202,6 +212,13 @@ impl fmt::Display for JudgeReason {
                 f,
                 "system calls of the workload are entries too and were not counted: {advice}"
             ),
+            JudgeReason::GapsNotCompared { count } => write!(
+                f,
+                "{count} gaps or interruptions came too quickly to be compared with each other"
+            ),
+            JudgeReason::InterruptsWithoutEvent { count } => {
+                write!(f, "{count} interrupts have no event, so the trace did not count them")
+            }
             JudgeReason::ThresholdTooLong { threshold_ns } => {
                 write!(f, "the sampler counts only gaps of {} or more", limit(*threshold_ns))
             }

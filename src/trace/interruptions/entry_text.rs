@@ -39,13 +39,26 @@ impl EntryText {
         (!found.is_empty()).then_some(EntryText(found))
     }
 
+    /// The part of a stack inside the innermost entry: what runs in an interrupt, without what the
+    /// interrupt hit. Innermost caller first.
+    #[must_use]
+    pub fn innermost<'a>(&self, callers: &'a [u64]) -> &'a [u64] {
+        let entry = callers.iter().position(|at| self.contains(*at));
+        entry.map_or(callers, |entry| &callers[..entry])
+    }
+
+    /// Whether this is the address of a return into the entry code. It may be the first one after
+    /// the end.
+    fn contains(&self, at: u64) -> bool {
+        self.0.iter().any(|(start, end)| *start < at && at <= *end)
+    }
+
     /// What an interrupt with this stack interrupted; innermost caller first.
     #[must_use]
     pub fn privilege(&self, callers: impl Iterator<Item = u64>) -> Privilege {
-        // A return address may be the first one after the end.
         let (mut entries, mut outermost) = (0, false);
         for at in callers {
-            outermost = self.0.iter().any(|(start, end)| *start < at && at <= *end);
+            outermost = self.contains(at);
             entries += usize::from(outermost);
         }
         if outermost && entries == 1 { Privilege::User } else { Privilege::Kernel }

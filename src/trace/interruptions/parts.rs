@@ -103,6 +103,8 @@ pub(super) struct Interruption {
     pub(super) begun: u64,
     /// The end of the last frame.
     pub(super) last: u64,
+    /// The thread of the workload that was interrupted, if one was.
+    pub(super) of: Option<i32>,
     /// What it is counted under; `None` until that is known.
     pub(super) primary: Option<CulpritKey>,
     /// Whether something was first in it.

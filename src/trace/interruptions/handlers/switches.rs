@@ -22,7 +22,7 @@ impl InterruptionTracker {
         let waits = self.workload_waits(event.pid, left, next);
         self.leave_task(at, event.pid, left == TaskLeft::Blocks);
         self.set_running_task(context, next);
-        let resumes_in_kernel = self.runs_workload && !self.frames.is_empty();
+        let resumes_in_kernel = self.resumes_in_kernel(next);
         if (self.runs_workload || (next == 0 && !waits)) && !resumes_in_kernel {
             if self.interruption.is_some() {
                 self.charge_time(at);
@@ -38,6 +38,14 @@ impl InterruptionTracker {
             }
             if next == 0 { self.enter_idle(at) } else { self.enter_task(at, next, comm) }
         }
+    }
+
+    /// Whether this thread of the workload continues in the kernel. A thread other than the
+    /// interrupted one does not: what is open belongs to that one, which waits. Where context
+    /// tracking reports the return to user mode, this decides nothing.
+    fn resumes_in_kernel(&self, next: i32) -> bool {
+        let of_other = self.interruption.and_then(|it| it.of).is_some_and(|of| of != next);
+        self.runs_workload && !self.frames.is_empty() && (self.tracked || !of_other)
     }
 
     /// Whether the workload could run, but waits for CPU time. A task that yields to the idle task
