@@ -82,4 +82,4 @@ pub use journal::{JOURNAL, read_journal};
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};
 pub use request::{MeasuredRow, UnknownWords};
 pub use requested_words::{find_word_fault, names_kernel_parameter, offered_names};
-pub use row_words::{RowWords, check_row_words};
+pub use row_words::{RowWords, check_row_kernel, check_row_words};

@@ -29,24 +29,44 @@ pub struct RowWords<'a> {
     pub cpus: &'a CpuSet,
 }
 
-/// Checks the words of a row.
+impl RowWords<'_> {
+    fn version<'a>(&'a self, machine: &'a Machine) -> &'a str {
+        self.kernel.or(machine.kernel.release.as_deref()).unwrap_or_default()
+    }
+}
+
+/// Checks that the words of a row are known.
 ///
 /// # Errors
-/// The kernel does not know a word, or it starts without CPUs of the row.
+/// No check knows a word.
 pub fn check_row_words(
+    host: &Host,
+    machine: &Machine,
+    row: &RowWords<'_>,
+) -> Result<(), BootError> {
+    let version = row.version(machine);
+    for request in row.words {
+        if row.unknown == UnknownWords::Refuse
+            && let Some((fault, near)) = find_unknown(host, &request.word, &[version])
+        {
+            return Err(refuse(request, fault, near));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the kernel of a row can be booted with its words.
+///
+/// # Errors
+/// The kernel does not have a word, or it starts without CPUs of the row.
+pub fn check_row_kernel(
     host: &Host,
     machine: &Machine,
     row: &RowWords<'_>,
     menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
 ) -> Result<(), BootError> {
-    let running = machine.kernel.release.as_deref().unwrap_or_default();
-    let version = row.kernel.unwrap_or(running);
+    let version = row.version(machine);
     if row.unknown == UnknownWords::Refuse {
-        for request in row.words {
-            if let Some((fault, near)) = find_unknown(host, &request.word, &[version]) {
-                return Err(refuse(request, fault, near));
-            }
-        }
         check_kernel(host, machine, menu, version, row.words)?;
     }
     check_limits(machine, version, row)

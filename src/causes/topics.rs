@@ -62,7 +62,7 @@ When it happens. The kernel collects the freed areas and flushes once for all of
 they exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
 (lazy_max_pages() in mm/vmalloc.c). Then `drain_vmap_area_work` runs on a kworker of a housekeeping
 CPU, and `__purge_vmap_area_lazy` sends the flush. A run of seconds does not show this: under fork
-storms on 4 CPUs it came about every 170 s. vm_unmap_aliases() flushes at once, whatever the amount.
+storms on 4 CPUs it came about every 160 s. vm_unmap_aliases() flushes at once, whatever the amount.
 On x86 every change of the access rights of kernel memory calls it (set_memory_*() in
 arch/x86/mm/pat/set_memory.c), and so does freeing executable memory (vm_reset_perms() in
 mm/vmalloc.c).
@@ -88,7 +88,8 @@ __purge_vmap_area_lazy() in mm/vmalloc.c, flush_tlb_kernel_range() in arch/x86/m
 const FRAMEBUFFER_CONSOLE: &str = "\
 A text console on a screen is a picture that the kernel draws. Two work items do it, and both are
 queued for the CPU that wrote to the console: a program on that CPU, or a message of the kernel.
-The queues are bound to CPUs, so no cpuset, IRQ affinity or workqueue mask keeps them off the
+The queues are bound to CPUs, that of the cursor unless the kernel was booted with
+`workqueue.power_efficient=1`. So no cpuset, IRQ affinity or workqueue mask keeps them off the
 shield.
 
 * `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again on

@@ -256,6 +256,20 @@ pub(super) const STATUS_HELP: HelpTail = HelpTail {
     ]),
 };
 
+/// The end of the help of `boot conclude`.
+pub(super) const CONCLUDE_HELP: HelpTail = HelpTail {
+    examples: &[(
+        "cpushield boot conclude",
+        "after a trial boot: keep the parameters if a shield holds; systemd runs this by itself",
+    )],
+    exit_codes: Some(&[
+        ("0", "success: the parameters are kept or removed"),
+        USAGE,
+        ("3", "failure: no trial boot waits for its end, or the boot files cannot be written"),
+        BUG,
+    ]),
+};
+
 /// The end of the help of `boot undo`.
 pub(super) const UNDO_HELP: HelpTail = HelpTail {
     examples: &[("cpushield boot undo", "remove the parameters; the next boot has the old ones")],

@@ -9,12 +9,13 @@ use crate::workflow::explained_page::{explain, list_pages, pages, static_names};
 
 /// Explain a tunable, a cause of interruptions, or a name from a table
 ///
-/// Without a name, lists all pages.
+/// Without a name, lists the pages of the reference.
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// A tunable (`irq-affinity`), a cause (`tick`), a culprit, thread or sender from a table
-    /// (`vmstat_update`, `irq/24-eth0`), an instrument (`latency-timer`) or a load
-    /// (`load-messages`); several words are one name
+    /// A tunable (`irq-affinity`), a kernel parameter (`skew-tick`), a cause (`tick`), a culprit,
+    /// thread or sender from a table (`vmstat_update`, `irq/24-eth0`), an instrument
+    /// (`latency-timer`), a load (`load-messages`), a key of the policy (`count`) or a term
+    /// (`shield`); several words are one name
     #[arg(num_args = 0.., value_parser = KnownWord(static_names), hide_possible_values = true)]
     pub name: Vec<String>,
 }
@@ -22,7 +23,7 @@ pub struct ExplainArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield explain", "list all pages"),
+        ("cpushield explain", "list the pages of the reference"),
         ("cpushield explain irq-affinity", "what a tunable does"),
         ("cpushield explain vmstat_update", "what a kernel function means"),
     ],

@@ -175,6 +175,7 @@ const HELP_TAILS: &[(&str, &HelpTail)] = &[
     ("boot plan", &boot::PLAN_HELP),
     ("boot apply", &boot::APPLY_HELP),
     ("boot status", &boot::STATUS_HELP),
+    ("boot conclude", &boot::CONCLUDE_HELP),
     ("boot undo", &boot::UNDO_HELP),
     ("apply", &apply::HELP),
     ("enable", &enable::HELP),

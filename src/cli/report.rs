@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Make a report: the machine, the changes and the remaining interruptions
 ///
-/// Reads documents that other subcommands saved with --json (survey, verify, latency, try) and
+/// Reads what survey, verify, latency, try, compare, experiment and status saved with --json, and
 /// plans of `plan -o`. List the files from before the change first. Without a file, the report
 /// describes this machine and its active shield.
 ///

@@ -3,23 +3,25 @@
 
 use super::WorkContext;
 use super::experiment_cpus::at_row;
-use crate::boot::{BootError, RowWords, check_row_words, loaders, plan as boot_plan};
-use crate::experiment::Matrix;
+use crate::boot::plan as boot_plan;
+use crate::boot::{BootError, RowWords, check_row_kernel, check_row_words, loaders};
+use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use crate::survey::Machine;
 
-/// Checks the boot of each row, of those that need `--reboot` too. `file` is the name of the matrix
-/// file, for errors.
+/// Checks the boot of each row. Without `--reboot` no row boots, so a word that its kernel lacks is
+/// no error. `file` is the name of the matrix file, for errors.
 ///
 /// # Errors
-/// A kernel would ignore or does not know a word of a row, it would start without CPUs of the row,
-/// or the boot menu does not have the kernel of a row.
+/// A kernel would ignore or does not have a word of a row, it would start without CPUs of the row,
+/// or the boot menu does not have the kernel of a row. A word is unknown.
 pub(super) fn check_row_boots(
     work: &WorkContext<'_>,
     machine: &Machine,
     matrix: &Matrix,
     file: &str,
+    reboot: RebootPermission,
 ) -> Result<(), Failure> {
     // An ordinary user may not read every menu, and a recording has none.
     let menu = loaders::find(&work.host).ok().flatten();
@@ -36,7 +38,13 @@ pub(super) fn check_row_boots(
         let (kernel, named) = (boot.kernel.as_deref(), named.collect::<Vec<_>>());
         let unknown = matrix.places.get(index).map(|place| place.unknown_words).unwrap_or_default();
         let words = RowWords { kernel, words: &named, unknown, cpus: &row.cpus };
-        check_row_words(&work.host, machine, &words, menu.as_ref())
+        check_row_words(&work.host, machine, &words)
+            .and_then(|()| match reboot {
+                RebootPermission::Granted => {
+                    check_row_kernel(&work.host, machine, &words, menu.as_ref())
+                }
+                RebootPermission::Denied => Ok(()),
+            })
             .and_then(|()| {
                 boot_plan::for_words(&work.host, kernel, &boot.words(), menu.as_ref()).map(drop)
             })

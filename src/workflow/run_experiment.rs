@@ -92,7 +92,7 @@ pub fn dry_run(
     let mut matrix = file.matrix.clone();
     matrix.assign_cpus(&row_cpus);
     matrix.set_original_kernel(machine.kernel.release.as_deref());
-    check_row_boots(work, &machine, &matrix, &file.name)?;
+    check_row_boots(work, &machine, &matrix, &file.name, reboot)?;
     let schedule = make_schedule(&matrix, reboot);
     // A recording, or an ordinary user, cannot show everything that these checks need.
     if host.is_live() && runs_as_root() {
@@ -214,7 +214,7 @@ pub(super) fn check_and_begin(
     matrix.set_original_kernel(machine.kernel.release.as_deref());
     let journal =
         ExperimentJournal { setup: describe_setup(host, &machine, &row_cpus), row_cpus, ..journal };
-    check_row_boots(work, &machine, &matrix, &journal.file)?;
+    check_row_boots(work, &machine, &matrix, &journal.file, reboot)?;
     let schedule = make_schedule(&matrix, reboot);
     check_possible(&make_machine(work, &matrix, &schedule, &journal))?;
     if reboot == RebootPermission::Denied && matrix.has_boots() {
@@ -489,12 +489,20 @@ mod tests {
     }
 
     fn dry_run_in(root: &Path, text: &str) -> Result<DryRun, String> {
+        dry_run_with_permission(root, text, RebootPermission::Denied)
+    }
+
+    fn dry_run_with_permission(
+        root: &Path,
+        text: &str,
+        reboot: RebootPermission,
+    ) -> Result<DryRun, String> {
         let matrix = Matrix::parse(text, "m.toml").unwrap();
         let file = ExperimentFile { name: "m.toml".to_owned(), text: text.to_owned(), matrix };
         let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
         let state = std::env::temp_dir().join("cpushield-no-experiment");
         let work = WorkContext::open(&ui, Some(root), Some(&state), None).unwrap();
-        dry_run(&work, &file, RebootPermission::Denied).map_err(|failure| {
+        dry_run(&work, &file, reboot).map_err(|failure| {
             [failure.message].into_iter().chain(failure.hints).collect::<Vec<_>>().join("\n")
         })
     }
@@ -628,6 +636,17 @@ mod tests {
         for cpus in offered {
             assert!(refused.contains(&format!("cpus = \"{cpus}\"")), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_word_that_the_kernel_lacks_is_an_error_only_if_the_row_boots() {
+        let (root, text) = (recorded("6.18-hybrid"), include_str!("../../docs/experiment.toml"));
+        let run = |reboot| dry_run_with_permission(&root, text, reboot);
+        let shown = show(&run(RebootPermission::Denied).unwrap());
+        assert!(shown.contains("not run without --reboot: \"isolcpus\""), "{shown}");
+        let refused = run(RebootPermission::Granted).unwrap_err();
+        assert!(refused.contains("row \"shield, nohz_full\""), "{refused}");
+        assert!(refused.contains("is not a parameter of the chosen kernels"), "{refused}");
     }
 
     #[test]

@@ -100,7 +100,7 @@ fn a_kernel_without_nohz_full_gets_isolcpus_for_one_core_and_never_nohz_full() {
     assert_eq!(words(&plan), ["rcu_nocbs=3", "isolcpus=3"]);
     assert_eq!(plan.proves.to_string(), "3");
     let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
-    let price = "the kernel cannot stop the tick, so isolcpus= takes CPU 3 away from all other \
+    let price = "isolcpus= takes CPU 3 away from all other \
                  programs until a boot without it; for other CPUs: --cpus LIST";
     assert_eq!(why.first().map(String::as_str), Some(price));
     let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();

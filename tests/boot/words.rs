@@ -5,7 +5,7 @@ use super::grub::Machine;
 use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{RowWords, UnknownWords, check_row_words, loaders};
+use cpushield::boot::{RowWords, UnknownWords, check_row_kernel, check_row_words, loaders};
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::policy::RequestedParameter;
 use cpushield::survey::survey;
@@ -192,7 +192,9 @@ fn words_of_a_row_are_checked_for_its_kernel_and_its_cpus() {
     let check = |word: &str, kernel: Option<&str>, unknown| {
         let word = RequestedParameter { word: word.to_owned(), place: "boot".to_owned() };
         let row = RowWords { kernel, words: &[word], unknown, cpus: &cpus };
-        check_row_words(&host, &survey, &row, menu.as_ref()).map_err(|error| error.to_string())
+        check_row_words(&host, &survey, &row)
+            .and_then(|()| check_row_kernel(&host, &survey, &row, menu.as_ref()))
+            .map_err(|error| error.to_string())
     };
     let (refuse, accept) = (UnknownWords::Refuse, UnknownWords::Accept);
     assert_eq!(check("radeon.modeset=0", Some(RT), refuse), Ok(()));

@@ -57,10 +57,10 @@ fn tunables_page() -> String {
     let mut text = format!(
         "# Tunables\n\n{NOTE}\n\nThe settings of the kernel and the machine that cpushield \
          changes, in the order of the changes. `cpushield explain NAME` shows the same page. \
-         `--on NAME` and `--off NAME` of `plan`, `apply` and `try`, or the table \
+         `--on NAME` and `--off NAME` of `plan`, `apply`, `enable` and `try`, or the table \
          `[shield.NAME.tunables]` of a policy, enable or disable a tunable. `cpushield undo` \
-         undoes every change. *always*: for every kind of workload, where the machine needs it; \
-         the page of a tunable says when that is.\n\n\
+         undoes every change. *by default*: for every kind of workload, where the machine needs \
+         it; the page of a tunable says when that is.\n\n\
          | tunable | what it does | applied |\n|---|---|---|\n"
     );
     for tunable in TUNABLES {
@@ -158,7 +158,7 @@ fn when_applied(tunable: &dyn Tunable) -> String {
         .map(|(_, name)| *name)
         .collect();
     match by_default.len() {
-        3 => "always".to_owned(),
+        3 => "by default".to_owned(),
         0 => "on request".to_owned(),
         _ => format!("for {} workloads", by_default.join(" and ")),
     }

@@ -18,7 +18,7 @@ pub enum BootReason {
         /// These CPUs.
         cpus: CpuSet,
     },
-    /// The kernels cannot stop the tick, and no CPUs were requested: `isolcpus=` takes one core.
+    /// `isolcpus=` takes CPUs from all other programs, and no CPUs were requested: only one core.
     IsolatedCore {
         /// The CPUs of that core.
         cpus: CpuSet,
@@ -85,8 +85,8 @@ impl fmt::Display for BootReason {
             ),
             BootReason::IsolatedCore { cpus } => write!(
                 f,
-                "the kernel cannot stop the tick, so isolcpus= takes {} away from all other \
-                 programs until a boot without it; for other CPUs: --cpus LIST",
+                "isolcpus= takes {} away from all other programs until a boot without it; for \
+                 other CPUs: --cpus LIST",
                 named(cpus)
             ),
             BootReason::MeasuredRow { row, file } => {

@@ -37,7 +37,9 @@ CPUs (`cpuset.mems`; on a slice AllowedMemoryNodes=). If those nodes have no mem
 use, they get all usable nodes, and a warning says so. The nodes are set while the group is empty.
 On cgroup v2 the kernel moves the pages of a program that enters the group or leaves it. It also
 moves those of the programs in it if the nodes change (since 5.15). Some pages may stay behind.
-While it does that, it may also run a kernel thread on each CPU once.
+All of them do if the group that the program leaves is older than its cpuset, as under systemd
+(tried on 6.12). A program that starts in the shield has its pages there from the beginning.
+While the kernel moves pages, it may also run a kernel thread on each CPU once.
 
 With `--balance` the partition is a `root` one (v1: with load balancing): other programs still
 cannot enter, and the scheduler moves the programs of the shield among its CPUs. That costs them
@@ -59,7 +61,8 @@ their cpuset while the shield is active.
 
 Source: kernel/cgroup/cpuset.c, validate_partition() (6.12); commits 4a74e418881f (6.7) and
 216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13;
-cpuset_attach(), cpuset_migrate_mm() (6.12) and commit ee9707e8593d (5.15) about moved pages;
+cpuset_attach(), which notes the former nodes of one such group only, cpuset_migrate_mm() (6.12) and
+commit ee9707e8593d (5.15) about moved pages;
 lru_cache_disable(), mm/swap.c (6.12) about the kernel threads;
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
 
