@@ -1,5 +1,6 @@
 //! The [`Comparison`] document.
 
+use super::statistics::is_other_lower;
 use super::{FindingReason, PairDoubt, PairNote, RunDoubt};
 use serde::{Deserialize, Serialize};
 
@@ -164,6 +165,8 @@ pub enum ComparedFigure {
     },
     /// The largest deviation of the time between two events from the period.
     Jitter,
+    /// The gaps that a thread without a period saw, per second and thread.
+    GapRate,
     /// Kernel entries per second and CPU.
     Noise,
     /// The longest gap that the sampler of `verify` saw.
@@ -253,7 +256,7 @@ impl FigureRow {
     #[must_use]
     pub fn is_better(&self) -> Option<bool> {
         let differs = self.finding.answer == FindingAnswer::Differs;
-        let lower = self.other.median()? < self.base.median()?;
+        let lower = is_other_lower(&self.base.known(), &self.other.known())?;
         differs.then_some(lower == (self.better == BetterDirection::Lower))
     }
 }

@@ -119,6 +119,15 @@ fn latency_drafts(
     let sides = [base, other];
     let worst = sides.map(|group| largest(group, role, ThreadSeries::longest_at_most_ns));
     drafts.extend(draft(role, ComparedFigure::Worst, "ns", worst));
+    let is_periodic = |group: &GivenGroup| {
+        group.runs.iter().any(|run| threads(run, role).iter().any(|series| series.period_ns > 0))
+    };
+    if !sides.into_iter().any(is_periodic) {
+        // Its samples are the gaps. Fewer short gaps would mean longer percentiles.
+        let rates = sides.map(|group| gap_rate(group, role));
+        drafts.extend(draft(role, ComparedFigure::GapRate, "1/s", rates));
+        return Ok(drafts);
+    }
     let tables = [quantiles(base, role)?, quantiles(other, role)?];
     for (n, percent) in PERCENTS.into_iter().enumerate() {
         let percentiles = tables.each_ref().map(|table| GroupFigure {
@@ -174,6 +183,27 @@ fn largest(
     GroupFigure { value: runs.iter().copied().flatten().reduce(f64::max), runs }
 }
 
+/// The gaps per second and thread of each run, and of all runs.
+fn gap_rate(group: &GivenGroup, role: &str) -> GroupFigure {
+    let counts = group.runs.iter().map(|run| {
+        let series = threads(run, role);
+        let seconds = real(run.span_ns()) / 1e9 * real(series.len() as u64);
+        let gaps: u64 = series.iter().map(|series| series.samples).sum();
+        (seconds > 0.0).then_some((real(gaps), seconds))
+    });
+    rate(counts.collect())
+}
+
+/// The rate of counts in so many seconds: of each run, and of all together.
+fn rate(counts: Vec<Option<(f64, f64)>>) -> GroupFigure {
+    let known = counts.iter().flatten();
+    let (all, seconds) = known.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+    GroupFigure {
+        value: (seconds > 0.0).then(|| all / seconds),
+        runs: counts.iter().map(|run| run.map(|(count, seconds)| count / seconds)).collect(),
+    }
+}
+
 /// Percentiles in the order of [`PERCENTS`]; `None` where there are too few samples.
 type Quantiles = Vec<Option<f64>>;
 
@@ -218,13 +248,7 @@ fn noise(group: &GivenGroup) -> GroupFigure {
         let seconds = real(evidence.span_ns) / 1e9 * real(evidence.cpus.len() as u64);
         (seconds > 0.0).then_some((real(entries?), seconds))
     });
-    let counts: Vec<Option<(f64, f64)>> = counts.collect();
-    let known = counts.iter().flatten();
-    let (entries, seconds) = known.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
-    GroupFigure {
-        value: (seconds > 0.0).then(|| entries / seconds),
-        runs: counts.iter().map(|run| run.map(|(entries, seconds)| entries / seconds)).collect(),
-    }
+    rate(counts.collect())
 }
 
 /// The longest gap of each run.

@@ -110,13 +110,27 @@ fn finding(pairing: &GroupPairing, p: f64, figures: usize) -> ComparisonFinding 
     }
 }
 
-/// Compares one figure of two groups of runs, chosen in advance, so `p` is not adjusted. The
-/// estimate is `None` when a figure is not above 0, or a group is empty.
+/// One figure of two groups of runs that was chosen in advance, so `p` is not adjusted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OneFigure {
+    /// Whether the difference is significant.
+    pub finding: ComparisonFinding,
+    /// The ratio; `None` when a figure is not above 0, or a group is empty.
+    pub estimate: Option<Estimate>,
+    /// Whether the other's figures are the lower ones; `None` when neither are.
+    pub is_other_lower: Option<bool>,
+}
+
+/// Compares one figure of two groups of runs.
 #[must_use]
-pub fn one_figure(base: &[f64], other: &[f64]) -> (ComparisonFinding, Option<Estimate>) {
+pub fn one_figure(base: &[f64], other: &[f64]) -> OneFigure {
     let pairing = GroupPairing { base: base.to_vec(), other: other.to_vec() };
     let p = statistics::adjusted(std::slice::from_ref(&pairing)).first().copied().unwrap_or(1.0);
-    (finding(&pairing, p, 1), estimate(&pairing))
+    OneFigure {
+        finding: finding(&pairing, p, 1),
+        estimate: estimate(&pairing),
+        is_other_lower: statistics::is_other_lower(base, other),
+    }
 }
 
 fn estimate(pairing: &GroupPairing) -> Option<Estimate> {

@@ -16,7 +16,7 @@ mod traits;
 
 pub use document::*;
 pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
-pub use finding::one_figure;
+pub use finding::{OneFigure, one_figure};
 pub use statistics::median;
 
 use crate::documents::evidence::{CpuVerdict, Evidence, JudgeReason, Verdict};

@@ -1,6 +1,7 @@
 //! The order of the runs of two groups. Only interleaved or mixed runs distinguish an effect from a
 //! drift with time: temperature, page cache, the load of a host. Pure.
 
+use super::statistics::{GroupPairing, adjusted};
 use super::{GivenGroup, GivenRun, PairDoubt, RunOrder};
 use cpushield_linux::CpuSet;
 
@@ -19,6 +20,20 @@ pub(super) fn run_order(base: &GivenGroup, other: &GivenGroup) -> RunOrder {
     }
 }
 
+/// Orders that chance makes in fewer cases than this are almost as good as one after the other.
+const UNBALANCED: f64 = 0.2;
+
+/// Whether one group was measured mostly before the other: a drift with time would make the same
+/// difference. The test is the one of the figures, on the places in the order.
+fn is_almost_apart(sides: &[bool]) -> bool {
+    let places = |of_base: bool| {
+        let places = (0_u32..).zip(sides).filter(|(_, side)| **side == of_base);
+        places.map(|(place, _)| f64::from(place)).collect()
+    };
+    let pairing = GroupPairing { base: places(true), other: places(false) };
+    adjusted(&[pairing]).first().is_some_and(|p| *p <= UNBALANCED)
+}
+
 /// Whether each run belongs to the base, ordered by start time; `None` when a start is unknown.
 fn sides(base: &GivenGroup, other: &GivenGroup) -> Option<Vec<bool>> {
     let base = base.runs.iter().map(|run| Some((run.began_s()?, true)));
@@ -32,7 +47,12 @@ fn sides(base: &GivenGroup, other: &GivenGroup) -> Option<Vec<bool>> {
 pub(super) fn doubts(sequence: RunOrder, base: &GivenGroup, other: &GivenGroup) -> Vec<PairDoubt> {
     let mut doubts = Vec::new();
     let repeated = base.runs.len() > 1 && other.runs.len() > 1;
-    if sequence == RunOrder::Apart && repeated {
+    let is_apart = match sequence {
+        RunOrder::Apart => true,
+        RunOrder::Mixed => sides(base, other).is_some_and(|sides| is_almost_apart(&sides)),
+        RunOrder::Alternated | RunOrder::Unknown => false,
+    };
+    if is_apart && repeated {
         let (base, other) = (base.name.clone(), other.name.clone());
         doubts.push(PairDoubt::NotInterleaved { base, other });
     }
@@ -76,4 +96,17 @@ fn time(run: &GivenRun) -> Option<(u64, u64)> {
 
 fn machine(run: &GivenRun) -> Option<(&Option<String>, &CpuSet)> {
     run.latency().map(|latency| (&latency.setting.processor, &latency.setting.online))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_almost_apart;
+
+    #[test]
+    fn runs_that_are_mixed_but_hardly_interleaved_are_almost_apart() {
+        let sides = |order: &str| order.chars().map(|side| side == 'A').collect::<Vec<bool>>();
+        assert!(is_almost_apart(&sides("AAAAAAAABBBBBBBBBA")));
+        assert!(!is_almost_apart(&sides("AAABBBBBBAAA")));
+        assert!(!is_almost_apart(&sides("AABABBBAAB")));
+    }
 }

@@ -103,6 +103,16 @@ fn as_i64(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
+/// Whether the other's figures are the lower ones, by the sum of ranks that the test compares;
+/// `None` when neither are. Medians and ratios can say something else: equal figures are common.
+pub(super) fn is_other_lower(base: &[f64], other: &[f64]) -> Option<bool> {
+    let ranks = ranks(&[base, other].concat());
+    let all: i64 = ranks.iter().sum();
+    let of_base: i64 = ranks.iter().take(base.len()).sum();
+    let distance = of_base * as_i64(ranks.len()) - all * as_i64(base.len());
+    (distance != 0).then_some(distance > 0)
+}
+
 /// Twice the rank of each value; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<i64> {
     let ranks = values.iter().map(|value| {
@@ -243,6 +253,15 @@ fn excluded_pairs(base: usize, other: usize, alpha: f64) -> Option<usize> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_direction_of_a_difference_is_that_of_the_ranks() {
+        // The medians are equal, and the ratio of typical runs is unknown.
+        let (some, none) = ([3.0, 3.0, 3.0, 0.0, 0.0, 0.0, 0.0], [0.0; 7]);
+        assert_eq!(is_other_lower(&some, &none), Some(true));
+        assert_eq!(is_other_lower(&none, &some), Some(false));
+        assert_eq!(is_other_lower(&none, &none), None);
+    }
 
     /// The exact two-sided test by its definition: it counts the pairs of every way one by one.
     fn by_force(base: &[f64], other: &[f64]) -> f64 {

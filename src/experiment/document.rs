@@ -202,6 +202,9 @@ pub struct ExperimentRun {
         schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
     )]
     pub doubts: Vec<LatencyDoubt>,
+    /// The tunables of which the kernel refused a change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<String>,
     /// The file with the whole `latency` document, in the state directory.
     pub file: String,
 }
@@ -361,6 +364,20 @@ impl Experiment {
     pub fn is_doubtful(&self, row: usize, column: usize) -> bool {
         let row_is_doubtful = self.rows.get(row).is_some_and(|row| row.isolation.is_doubtful());
         row_is_doubtful || self.runs(row, column).iter().any(ExperimentRun::is_doubtful)
+    }
+
+    /// Whether the kernel refused a change of this tunable in a repetition of a row.
+    #[must_use]
+    pub fn was_refused(&self, row: usize, column: usize, tunable: &str) -> bool {
+        let mut refused = self.runs(row, column).iter().flat_map(|run| &run.refused);
+        refused.any(|refused| refused == tunable)
+    }
+
+    /// Whether repetitions of a row failed in a column: those that were measured are a selection.
+    #[must_use]
+    pub fn has_failed(&self, row: usize, column: usize) -> bool {
+        let cell = self.cells.iter().find(|cell| (cell.row, cell.column) == (row, column));
+        cell.is_some_and(|cell| cell.missing.iter().any(|missed| missed.why.is_failure()))
     }
 
     /// The mean latency of all repetitions of a row, in nanoseconds; `None` when one is unknown.

@@ -9,7 +9,7 @@ use super::{
     BestEvidence, BestRow, ComparedUnit, EffectEvidence, EffectMeaning, Experiment, ExperimentNote,
     ExperimentRow, OptionEffect,
 };
-use crate::compare::{self, ComparisonFinding, FindingAnswer, median};
+use crate::compare::{self, ComparisonFinding, FindingAnswer, OneFigure, median};
 use std::collections::BTreeSet;
 
 /// A column and the period of its threads.
@@ -47,10 +47,18 @@ fn compare_rows(
     track: ColumnTrack,
 ) -> RowComparison {
     for row in [one, other] {
+        let name = || experiment.rows.get(row).map(|row| row.name.clone()).unwrap_or_default();
         if experiment.is_doubtful(row, track.0) {
-            let row = experiment.rows.get(row).map(|row| row.name.clone()).unwrap_or_default();
-            return RowComparison::unknown(EffectEvidence::RowDoubtful { row });
+            return RowComparison::unknown(EffectEvidence::RowDoubtful { row: name() });
         }
+        if experiment.has_failed(row, track.0) {
+            return RowComparison::unknown(EffectEvidence::RowFailed { row: name() });
+        }
+    }
+    let [few, many] =
+        [one, other].map(|row| experiment.rows.get(row).map_or(0, |row| row.cpus.len()));
+    if few != many {
+        return RowComparison::unknown(EffectEvidence::CpuCountsDiffer);
     }
     let unit = choose_unit(experiment, one, other);
     let (a, b) =
@@ -58,11 +66,11 @@ fn compare_rows(
     if a.is_empty() || b.is_empty() {
         return RowComparison::unknown(EffectEvidence::NotMeasured);
     }
-    let (finding, estimate) = compare::one_figure(&a, &b);
+    let OneFigure { finding, estimate, is_other_lower } = compare::one_figure(&a, &b);
     let ratio = estimate.map(|estimate| estimate.ratio);
-    let difference = match (finding.answer, ratio) {
-        (FindingAnswer::Differs, Some(ratio)) if ratio < 1.0 => EffectMeaning::Better,
-        (FindingAnswer::Differs, Some(_)) => EffectMeaning::Worse,
+    let difference = match (finding.answer, is_other_lower) {
+        (FindingAnswer::Differs, Some(true)) => EffectMeaning::Better,
+        (FindingAnswer::Differs, Some(false)) => EffectMeaning::Worse,
         (FindingAnswer::NotShown, _) => EffectMeaning::Chance,
         _ => EffectMeaning::Unknown,
     };
@@ -136,7 +144,8 @@ fn rank_rows(experiment: &Experiment, track: ColumnTrack) -> Vec<(usize, f64)> {
 
 /// The best row of a track; `None` when nothing was measured.
 fn find_best_row(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow> {
-    let rows = rank_rows(experiment, track);
+    let mut rows = rank_rows(experiment, track);
+    put_best_first(experiment, track, &mut rows);
     let ((first, _), others) = rows.split_first()?;
     let mut among = vec![*first];
     let mut p = 0.0_f64;
@@ -163,6 +172,20 @@ fn find_best_row(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow>
     };
     let figure = experiment.figure(track);
     Some(BestRow { column: track.0, period_ns: track.1, figure, winner, among, why })
+}
+
+/// Puts a row first that is significantly better than the first one. The test may compare the worst
+/// of each boot, which can order rows in another way than the median of all repetitions.
+fn put_best_first(experiment: &Experiment, track: ColumnTrack, rows: &mut [(usize, f64)]) {
+    // Each turn puts another row first. More turns than rows would be a circle.
+    for _ in 0..rows.len() {
+        let Some((first, _)) = rows.first().copied() else { return };
+        let is_better = |(other, _): &(usize, f64)| {
+            compare_rows(experiment, (first, *other), track).difference == EffectMeaning::Better
+        };
+        let Some(better) = rows.iter().position(is_better) else { return };
+        rows.swap(0, better);
+    }
 }
 
 /// The options of a row: its shield, its tunables and its kernel parameters.
@@ -195,8 +218,13 @@ fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEf
                 continue;
             }
             for track in tracks {
-                let RowComparison { difference, ratio, why, .. } =
-                    compare_rows(experiment, (without, with), *track);
+                let compared = match find_refused(experiment, (without, with), *track, option) {
+                    Some(tunable) => {
+                        RowComparison::unknown(EffectEvidence::OptionRefused { tunable })
+                    }
+                    None => compare_rows(experiment, (without, with), *track),
+                };
+                let RowComparison { difference, ratio, why, .. } = compared;
                 effects.push(OptionEffect {
                     option: option.clone(),
                     without,
@@ -214,12 +242,24 @@ fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEf
     effects
 }
 
+/// The tunable of an option, if the kernel refused a change of it in one of these rows.
+fn find_refused(
+    experiment: &Experiment,
+    rows: (usize, usize),
+    (column, _): ColumnTrack,
+    option: &str,
+) -> Option<String> {
+    let (tunable, _) = option.rsplit_once(' ')?;
+    let mut rows = [rows.0, rows.1].into_iter();
+    rows.any(|row| experiment.was_refused(row, column, tunable)).then(|| tunable.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiment::{
         ExperimentCell, ExperimentColumn, ExperimentRun, ExperimentSetup, ExperimentState,
-        RankedFigure, RowIsolation, SCHEMA, ThreadTrack,
+        MissedRepetition, RankedFigure, RowIsolation, SCHEMA, ThreadTrack, UnmeasuredReason,
     };
     use crate::latency::{IsolationCheck, IsolationWitness};
     use cpushield_linux::CpuSet;
@@ -270,6 +310,7 @@ mod tests {
             }],
             loads: Vec::new(),
             doubts: Vec::new(),
+            refused: Vec::new(),
             file: String::new(),
         }
     }
@@ -338,6 +379,54 @@ mod tests {
         assert_eq!(few.best[0].why.to_string(), why);
         let alone = experiment(2, &[("base", &[90, 91])]);
         assert_eq!(alone.best[0].winner, None);
+    }
+
+    #[test]
+    fn rows_with_different_numbers_of_cpus_or_failed_repetitions_are_not_compared() {
+        let rows: &[(&str, &[u64])] =
+            &[("shield cpu2-3", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])];
+        let reasons = |experiment: &Experiment| match &experiment.best[0].why {
+            BestEvidence::Undecided { reasons } => reasons.clone(),
+            other => panic!("{other:?}"),
+        };
+        let cpus = experiment(4, rows);
+        assert_eq!(cpus.best[0].winner, None);
+        assert_eq!(reasons(&cpus), [EffectEvidence::CpuCountsDiffer]);
+        let rows: &[(&str, &[u64])] = &[("base", &[90, 91, 92, 93]), ("shield", &[10, 11, 12, 13])];
+        let mut failed = experiment(4, rows);
+        let why = UnmeasuredReason::WentDownWhileMeasuring { times: 2 };
+        failed.cells[1].missing.push(MissedRepetition { round: 4, why });
+        judge(&mut failed);
+        assert_eq!(failed.best[0].winner, None);
+        let row = "shield".to_owned();
+        assert_eq!(reasons(&failed), [EffectEvidence::RowFailed { row }]);
+    }
+
+    #[test]
+    fn the_test_and_not_the_median_says_which_row_is_better() {
+        // Many runs are equal: the medians are, too.
+        let gaps: &[u64] = &[1, 9, 1, 9, 1, 9, 1, 9, 1, 9, 1, 1];
+        let none: &[u64] = &[1; 12];
+        let found = experiment(12, &[("base", gaps), ("shield", none)]);
+        assert_eq!(found.best[0].winner, Some(1));
+        assert_eq!(found.effects[0].verdict, EffectMeaning::Better);
+        // The medians of all runs order these the other way round than the worst of each boot.
+        let a: &[u64] = &[10, 100, 11, 101, 12, 102, 13, 103];
+        let b: &[u64] = &[60, 61, 62, 63, 64, 60, 61, 62];
+        let found = experiment(4, &[("nohz_full=3", a), ("nohz_full=3 x=1", b)]);
+        assert_eq!(found.best[0].winner, Some(1));
+    }
+
+    #[test]
+    fn an_option_that_the_kernel_refused_has_no_effect() {
+        let rows: &[(&str, &[u64])] =
+            &[("shield", &[90, 91, 92, 93]), ("shield no-thp", &[10, 11, 12, 13])];
+        let mut refused = experiment(4, rows);
+        refused.cells[1].runs[2].refused.push("thp".to_owned());
+        judge(&mut refused);
+        let tunable = "thp".to_owned();
+        assert_eq!(refused.effects[0].why, EffectEvidence::OptionRefused { tunable });
+        assert_eq!(refused.effects[0].verdict, EffectMeaning::Unknown);
     }
 
     #[test]

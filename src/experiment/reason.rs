@@ -44,6 +44,22 @@ pub enum UnmeasuredReason {
     },
 }
 
+impl UnmeasuredReason {
+    /// Whether the row was tried and failed, so that the row itself may be the reason.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        match self {
+            UnmeasuredReason::DidNotComeUp { .. }
+            | UnmeasuredReason::WentDownAfterBoot { .. }
+            | UnmeasuredReason::WentDownWhileMeasuring { .. }
+            | UnmeasuredReason::MeasurementKilled { .. } => true,
+            UnmeasuredReason::RebootNotPermitted
+            | UnmeasuredReason::NotPossible { .. }
+            | UnmeasuredReason::MeasurementUnreadable { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for UnmeasuredReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -151,6 +167,18 @@ pub enum EffectEvidence {
         /// The name of its row.
         row: String,
     },
+    /// Repetitions of a row failed.
+    RowFailed {
+        /// The name of the row.
+        row: String,
+    },
+    /// The kernel refused the changes of the option.
+    OptionRefused {
+        /// The tunable.
+        tunable: String,
+    },
+    /// The rows measure different numbers of CPUs: more CPUs have a longer worst case.
+    CpuCountsDiffer,
     /// A row was not measured.
     NotMeasured,
     /// The figures cannot be tested.
@@ -171,6 +199,15 @@ impl fmt::Display for EffectEvidence {
             }
             EffectEvidence::RowDoubtful { row } => {
                 write!(f, "a measurement of {row:?} is doubtful")
+            }
+            EffectEvidence::RowFailed { row } => {
+                write!(f, "repetitions of {row:?} failed, so the others are a selection")
+            }
+            EffectEvidence::OptionRefused { tunable } => {
+                write!(f, "the kernel refused a change of {tunable}")
+            }
+            EffectEvidence::CpuCountsDiffer => {
+                f.write_str("more CPUs have a longer worst case, and the numbers of CPUs differ")
             }
             EffectEvidence::NotMeasured => f.write_str("not measured"),
             EffectEvidence::NotTestable => f.write_str("the figures cannot be tested"),

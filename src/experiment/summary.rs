@@ -22,6 +22,7 @@ pub fn summarize(round: usize, latency: &LatencyMeasurement, file: String) -> Ex
         tracks: tracks.collect(),
         loads: latency.loads.iter().map(summarize_load).collect(),
         doubts: latency.every_doubt(),
+        refused: latency.refused_changes().map(str::to_owned).collect(),
         file,
     }
 }

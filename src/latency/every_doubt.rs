@@ -1,10 +1,18 @@
-//! All doubts about a [`LatencyMeasurement`], also those that follow from the rest of the document.
-//! Pure.
+//! All doubts about a [`LatencyMeasurement`], also those that follow from the rest of the document,
+//! and the changes that the kernel refused. Pure.
 
 use super::histogram::counts;
-use super::{LatencyDoubt, LatencyMeasurement, ThreadDoubt};
+use super::{LatencyDoubt, LatencyMeasurement, LatencyNote, ThreadDoubt};
 
 impl LatencyMeasurement {
+    /// The tunables of which the kernel refused a change.
+    pub fn refused_changes(&self) -> impl Iterator<Item = &str> {
+        self.notes.iter().filter_map(|note| match note {
+            LatencyNote::ChangeRefused { tunable } => Some(tunable.as_str()),
+            _ => None,
+        })
+    }
+
     /// All doubts: of the document, its shield, its threads and its loads.
     #[must_use]
     pub fn every_doubt(&self) -> Vec<LatencyDoubt> {

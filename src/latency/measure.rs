@@ -297,8 +297,10 @@ impl<'a> MeasurementRun<'a> {
                 figures.samples == 0 && row.threshold_ns > 0 && stage == ThreadStage::Ended;
             let known = latency.unfinished && busy;
             if !(silent || known) {
-                doubts.extend(figure_doubts(&row.placement, stage, &figures, end_ns));
+                doubts.extend(stage_doubts(&row.placement, stage, &figures, end_ns));
             }
+            // A part that is interrupted has them too: no later part can take them back.
+            doubts.extend(figure_doubts(&figures));
             latency.notes.extend(note_blur(&row.placement, &figures));
             let mut series = series_for(row, tally, self.request, from_ns, line.clone(), doubts);
             for worst in &mut series.worst {
@@ -425,8 +427,8 @@ fn is_in_time(period_ns: u64, figures: &LatencyFigures, from_ns: u64, end_ns: u6
     period_ns == 0 || next.saturating_add(nanos(LONG_PERIOD)) >= end_ns
 }
 
-/// Returns what makes the figures of a thread doubtful.
-fn figure_doubts(
+/// Returns what is doubtful about the end of a thread, or about one that has not ended.
+fn stage_doubts(
     placement: &ThreadPlacement,
     stage: ThreadStage,
     figures: &LatencyFigures,
@@ -455,6 +457,12 @@ fn figure_doubts(
     if figures.samples == 0 && stage == ThreadStage::Ended {
         doubts.push(ThreadDoubt::NoEvent);
     }
+    doubts
+}
+
+/// Returns what makes the figures of a thread doubtful.
+fn figure_doubts(figures: &LatencyFigures) -> Vec<ThreadDoubt> {
+    let mut doubts = Vec::new();
     if let Some(count) = figures.elsewhere.filter(|elsewhere| *elsewhere > 0) {
         doubts.push(ThreadDoubt::Elsewhere { count });
     }
@@ -558,6 +566,15 @@ pub(super) mod tests {
         }
     }
 
+    fn thread_doubts(
+        placement: &ThreadPlacement,
+        stage: ThreadStage,
+        figures: &LatencyFigures,
+        end_ns: u64,
+    ) -> Vec<ThreadDoubt> {
+        [stage_doubts(placement, stage, figures, end_ns), figure_doubts(figures)].concat()
+    }
+
     #[test]
     fn the_measured_span_ends_with_the_threads() {
         let span = Duration::from_secs(3);
@@ -632,18 +649,18 @@ pub(super) mod tests {
             elsewhere: Some(0),
             ..LatencyFigures::default()
         };
-        assert_eq!(figure_doubts(&PLACEMENT, ThreadStage::Ended, &figures, 11_000_000), []);
+        assert_eq!(thread_doubts(&PLACEMENT, ThreadStage::Ended, &figures, 11_000_000), []);
         assert_eq!(
-            figure_doubts(&PLACEMENT, ThreadStage::Running, &figures, 911_000_000),
+            thread_doubts(&PLACEMENT, ThreadStage::Running, &figures, 911_000_000),
             [ThreadDoubt::DidNotRunAgain { late_ns: 900_000_000 }]
         );
         let hourly = ThreadPlacement { period_ns: 3_600_000_000_000, ..PLACEMENT };
-        let asleep = figure_doubts(&hourly, ThreadStage::Running, &figures, 911_000_000);
+        let asleep = thread_doubts(&hourly, ThreadStage::Running, &figures, 911_000_000);
         assert_eq!(asleep, [], "it sleeps until its next event");
         let none = LatencyFigures { elsewhere: Some(2), ..LatencyFigures::default() };
-        let doubts = figure_doubts(&PLACEMENT, ThreadStage::Ended, &none, 0);
+        let doubts = thread_doubts(&PLACEMENT, ThreadStage::Ended, &none, 0);
         assert_eq!(doubts, [ThreadDoubt::NoEvent, ThreadDoubt::Elsewhere { count: 2 }]);
-        let doubts = figure_doubts(&PLACEMENT, ThreadStage::Failed(19), &figures, 0);
+        let doubts = thread_doubts(&PLACEMENT, ThreadStage::Failed(19), &figures, 0);
         assert!(doubts[0].to_string().starts_with("it ended early: No such device"));
     }
 
@@ -658,7 +675,7 @@ pub(super) mod tests {
     #[test]
     fn a_thread_that_cannot_keep_up_is_doubtful() {
         let doubts_text = |figures| {
-            let doubts = figure_doubts(&PLACEMENT, ThreadStage::Ended, &figures, 0);
+            let doubts = thread_doubts(&PLACEMENT, ThreadStage::Ended, &figures, 0);
             doubts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
         };
         let figures =
@@ -680,7 +697,7 @@ pub(super) mod tests {
         );
         let too_long = LatencyNote::LatenciesTooLong { cpu: 3, blur_ns: BLUR_NS };
         assert_eq!(note_blur(&PLACEMENT, &figures), Some(too_long));
-        let given_up = figure_doubts(&PLACEMENT, ThreadStage::Overrun, &figures, 0);
+        let given_up = thread_doubts(&PLACEMENT, ThreadStage::Overrun, &figures, 0);
         assert_eq!(given_up[0], ThreadDoubt::Overrun);
     }
 }

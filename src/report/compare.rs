@@ -72,11 +72,20 @@ fn headline(pair: &GroupPair) -> TextLine {
     let Some(row) = worst.or_else(|| pair.rows.first()) else {
         return TextLine::new(format!("{} against {}", pair.other, pair.base));
     };
-    let times = match row.ratio {
+    // The test is about typical runs. The values of all runs together may say something else.
+    let significant = row.is_better().is_some();
+    let ratio = match row.typical {
+        Some(typical) if significant => Some(typical.ratio),
+        _ => row.ratio,
+    };
+    let times = match ratio {
         Some(ratio) => format!("{}× that of {} ", times(ratio), pair.base),
         None => String::new(),
     };
-    let (base, other) = (value(row, row.base.value), value(row, row.other.value));
+    let of_all = [row.base.value, row.other.value];
+    let of_runs = [row.base.median(), row.other.median()];
+    let shown = if significant { of_runs } else { of_all };
+    let [base, other] = shown.map(|figure| value(row, figure));
     let (tone, chance) = match (row.finding.answer, row.is_better()) {
         (FindingAnswer::Differs, Some(true)) => (TextTone::Good, "significantly better"),
         (FindingAnswer::Differs, _) => (TextTone::Bad, "significantly worse"),
@@ -85,9 +94,10 @@ fn headline(pair: &GroupPair) -> TextLine {
             (TextTone::Doubt, "too little data to tell whether that is chance")
         }
     };
+    let median = if significant { " in the median run" } else { "" };
     let parts = vec![
         TextPart::toned(TextTone::Head, &pair.other),
-        TextPart::new(format!(": {} {times}({other} vs {base}); ", figure(row))),
+        TextPart::new(format!(": {} {times}({other} vs {base}{median}); ", figure(row))),
         TextPart::toned(tone, chance),
     ];
     TextLine::of(parts)
@@ -211,6 +221,7 @@ fn figure(row: &FigureRow) -> String {
         }
         ComparedFigure::Percentile { percent } => format!("{percent} %"),
         ComparedFigure::Jitter => "max jitter".to_owned(),
+        ComparedFigure::GapRate => "gaps per thread".to_owned(),
         ComparedFigure::Noise => "kernel entries per CPU".to_owned(),
         ComparedFigure::Gap => "longest gap".to_owned(),
         ComparedFigure::Throughput => "throughput".to_owned(),

@@ -212,7 +212,7 @@ fn averages(experiment: &Experiment) -> Table {
             rows.push(cells);
         }
     }
-    let caption = "Average latency of all repetitions".to_owned();
+    let caption = "Average latency of the events that were seen, in all repetitions".to_owned();
     Table { caption, head: TableHead::Caption, columns, rows }
 }
 

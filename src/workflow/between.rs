@@ -149,7 +149,8 @@ fn make_search(
     found.compare_kernels(good, bad, menu, *reboot);
     found.compare_parameters(good, bad, machine, *reboot);
     let other_machine = find_other_machine(machine, &[good, bad]);
-    let measurement = good.measurement.as_ref().or(bad.measurement.as_ref());
+    // What the bad end missed must be seen again, with its time, its threads and its loads.
+    let measurement = bad.measurement.as_ref().or(good.measurement.as_ref());
     let tunables = match (measurement, &other_machine) {
         (Some(measurement), None) => found.compare_shields(good, bad, machine, measurement)?,
         // Only a plan for this machine shows which tunables a shield has.

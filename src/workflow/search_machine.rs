@@ -14,7 +14,7 @@ use crate::experiment::{
     RowBoot, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::latency::LatencyDoubt;
+use crate::latency::{LatencyDoubt, LatencyNote};
 use crate::load::{LoadDone, LoadGenerator};
 use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::{ShieldPlacement, check_move};
@@ -184,20 +184,27 @@ impl ExperimentMachine for LiveSearchMachine<'_> {
             return Err(Failure::new(FailureKind::Bug, "a step is outside the search").into());
         };
         let machine = self.machine();
-        let (measured, _) = machine.measure_in_row(row, &self.cpus, |place| match self.goal {
-            SearchGoal::MaxEntries { count } => self.watch_entries(row, count, place),
-            SearchGoal::MaxLatency { ns } => {
-                let Some(column) = self.matrix.columns.get(step.column) else {
-                    return Err(MachineTrouble::Cell("there is no such column".to_owned()));
-                };
-                let cell = MeasuredCell { row, column, cpus: &self.cpus };
-                let limits = LatencyLimits { max_ns: Some(ns), ..LatencyLimits::default() };
-                let latency = machine.measure_cell(cell, limits, place)?;
-                let observation = observe(latency.gates.first());
-                let document = TrialDocument::Latency(Box::new(latency));
-                Ok(TrialMeasurement { observation, document })
-            }
-        })?;
+        let (mut measured, refused) =
+            machine.measure_in_row(row, &self.cpus, |place| match self.goal {
+                SearchGoal::MaxEntries { count } => self.watch_entries(row, count, place),
+                SearchGoal::MaxLatency { ns } => {
+                    let Some(column) = self.matrix.columns.get(step.column) else {
+                        return Err(MachineTrouble::Cell("there is no such column".to_owned()));
+                    };
+                    let cell = MeasuredCell { row, column, cpus: &self.cpus };
+                    let limits = LatencyLimits { max_ns: Some(ns), ..LatencyLimits::default() };
+                    let latency = machine.measure_cell(cell, limits, place)?;
+                    let observation = observe(latency.gates.first());
+                    let document = TrialDocument::Latency(Box::new(latency));
+                    Ok(TrialMeasurement { observation, document })
+                }
+            })?;
+        let refused = refused.into_iter().find(|tunable| row.tunables.contains_key(tunable));
+        if let Some(tunable) = refused {
+            // Not this configuration was measured.
+            let why = LatencyNote::ChangeRefused { tunable }.to_string();
+            measured.observation = GoalObservation::Doubtful { why };
+        }
         Ok(measured)
     }
 }

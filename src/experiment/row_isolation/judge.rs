@@ -85,6 +85,7 @@ mod tests {
             tracks: Vec::new(),
             loads: Vec::new(),
             doubts: Vec::new(),
+            refused: Vec::new(),
             file: String::new(),
         }
     }

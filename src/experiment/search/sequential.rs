@@ -39,7 +39,8 @@ pub struct GoalTally {
     pub met: usize,
     /// Measurements that missed it.
     pub missed: usize,
-    /// Doubtful measurements; they count neither way.
+    /// Doubtful measurements. None has missed the goal, and each may have met it: leaving them out
+    /// would make misses look frequent. So they count against a miss, and not for the goal.
     pub doubtful: usize,
 }
 
@@ -97,11 +98,11 @@ impl SequentialTest {
     /// Decides by these measurements; `None` when more are needed.
     #[must_use]
     pub fn decide(&self, tally: &GoalTally) -> Option<GoalDecision> {
-        let ratio = self.log_ratio(tally.met, tally.missed);
+        let GoalTally { met, missed, doubtful } = *tally;
         let bound = -self.error_rate.ln();
-        if ratio >= bound {
+        if self.log_ratio(met + doubtful, missed) >= bound {
             Some(GoalDecision::Missed)
-        } else if ratio <= -bound {
+        } else if self.log_ratio(met, missed) <= -bound {
             Some(GoalDecision::Met)
         } else if tally.measurements() >= self.measurements_max {
             Some(GoalDecision::NoAnswer)
@@ -191,5 +192,10 @@ mod tests {
         let doubtful = GoalTally { met: 5, missed: 0, doubtful: MEASUREMENTS_MAX - 5 };
         assert_eq!(test.decide(&doubtful), Some(GoalDecision::NoAnswer));
         assert_eq!(test.decide(&GoalTally::default()), None);
+        // Where each measurement that does not miss is doubtful, 4 misses of 40 are no proof.
+        let doubtful = GoalTally { met: 0, missed: 4, doubtful: MEASUREMENTS_MAX - 4 };
+        assert_eq!(test.decide(&doubtful), Some(GoalDecision::NoAnswer));
+        let clear = GoalTally { met: 0, missed: 4, doubtful: 0 };
+        assert_eq!(test.decide(&clear), Some(GoalDecision::Missed));
     }
 }

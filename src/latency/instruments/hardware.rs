@@ -16,7 +16,7 @@ const WIDTH_US: u64 = 10_000;
 /// The length of a window in microseconds. With the kernel's default of 500 ms in each second,
 /// other CPUs would wait for as long.
 const WINDOW_US: u64 = 20_000;
-/// The shortest gap that the tracer distinguishes, in microseconds.
+/// The tracer records gaps of more than this many whole microseconds.
 const THRESHOLD_US: u64 = 1;
 
 /// The instrument `hardware`.
@@ -39,8 +39,9 @@ impl Instrument for HardwareInstrument {
          between two reads of the clock. No other instrument disturbs the CPU as much: everything \
          else on it stops for 10 ms, and so does a CPU that waits for it. It is refused while a \
          program runs in the shield; never use it on a production machine.\n\n\
-         A sample is the longest gap of one such window, if longer than a microsecond; the tracer \
-         reports whole microseconds. Its time is that of the end of the window, up to 10 ms \
+         A sample is the longest gap of one such window, if it takes 2 µs or more. The tracer \
+         rounds down to whole microseconds; the next one is shown, which the gap did not reach. \
+         Its time is that of the end of the window, up to 10 ms \
          later. The other half of the time is not observed, so rare events need long runs. \
          Seeing no gap is a result.\n\n\
          It also shows the number of SMIs that the processor counted on each CPU (Intel: MSR \
@@ -127,7 +128,7 @@ impl LatencyTracer for HardwareInstrument {
             settings: vec![mode, first, second, threshold],
             threads: MeasuredThreads::Uninterruptible("hwlatd/"),
             stages: vec![None],
-            threshold_ns: THRESHOLD_US * 1000,
+            threshold_ns: (THRESHOLD_US + 1) * 1000,
             counts_smis: true,
             notes: vec![LatencyNote::InterruptsDisabled {
                 cpus: job.cpus.clone(),
@@ -139,7 +140,7 @@ impl LatencyTracer for HardwareInstrument {
 
     fn sample(&self, values: &[u64], at_ns: u64, _job: &TracerJob<'_>) -> Option<TracerSample> {
         let [inner_us, outer_us, ..] = values else { return None };
-        let late_ns = inner_us.max(outer_us).checked_mul(1000)?;
+        let late_ns = inner_us.max(outer_us).checked_add(1)?.checked_mul(1000)?;
         let wake = WakeEvent { due_ns: at_ns.checked_sub(late_ns)?, woke_ns: at_ns, missed: 0 };
         Some(TracerSample { stage: 0, wake, number: None })
     }

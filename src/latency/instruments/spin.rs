@@ -91,6 +91,13 @@ struct SpinLoop<'a> {
 
 impl EventSource for SpinLoop<'_> {
     fn wait(&mut self) -> io::Result<WakeEvent> {
+        // Recording the last sample is no gap. What takes as long as a gap may be one.
+        let now = ticks();
+        let recording = now.saturating_sub(self.last);
+        if recording < self.threshold && self.sample_from != NO_SAMPLES {
+            self.sampled = self.sampled.saturating_add(recording);
+            self.last = now;
+        }
         loop {
             for nth in 0..READS_PER_CHECK {
                 let now = ticks();
@@ -104,8 +111,6 @@ impl EventSource for SpinLoop<'_> {
                     let record = self.longest.saturating_add(ClockTicks(1));
                     self.sample_from = self.threshold.min(record);
                     let woke_ns = monotonic_ns();
-                    // The next gap still starts at that read. Recording a sample takes far less
-                    // than the threshold, so nothing hides behind it.
                     let due_ns = woke_ns.saturating_sub(self.scale.duration_ns(gap));
                     return Ok(WakeEvent { due_ns, woke_ns, missed: 0 });
                 }

@@ -358,7 +358,11 @@ impl LatencyRecorder<'_> {
     fn record(&mut self, mut wake: WakeEvent) {
         if wake.due_ns < self.settings.from_ns {
             let before = self.settings.from_ns - wake.due_ns;
-            let periods = before.div_ceil(self.settings.period_ns.max(1));
+            let period_ns = self.settings.period_ns.max(1);
+            // Events that a late waker left out were due before this one.
+            let later = wake.woke_ns.saturating_sub(wake.due_ns) / period_ns;
+            wake.missed = wake.missed.min(later);
+            let periods = before.div_ceil(period_ns);
             if periods > wake.missed {
                 return;
             }
@@ -553,6 +557,22 @@ mod tests {
         let settings = ThreadSettings { from_ns: 1_500_000, ..SETTINGS };
         let (_, figures) = measure_late(&[9_000, 10, 20], settings);
         assert_eq!((figures.samples, figures.max_ns), (2, 20));
+    }
+
+    /// A waker that was late left out three events before the one that it triggered.
+    #[test]
+    fn events_that_a_late_waker_left_out_before_the_start_do_not_count() {
+        let settings = ThreadSettings { from_ns: 5_000_000, ..SETTINGS };
+        let board = LatencyBoard::new(1).unwrap();
+        let tally = &board.tallies()[0];
+        let mut wakes = [(3_200_000, 3_210_000, 3), (7_000_000, 7_005_000, 0)].into_iter();
+        let mut source = FnSource(|| {
+            let (due_ns, woke_ns, missed) = wakes.next()?;
+            Some(WakeEvent { due_ns, woke_ns, missed })
+        });
+        measure(&mut source, tally, settings);
+        let figures = tally.figures();
+        assert_eq!((figures.samples, figures.early, figures.min_ns), (1, 0, 5_000));
     }
 
     #[test]
