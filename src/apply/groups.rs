@@ -28,6 +28,8 @@ pub(super) fn remove_below(
     depth: usize,
 ) -> Result<()> {
     if depth < DEPTH_MAX && is_group(host, path) {
+        // First, because the threads in threaded groups below leave with their processes.
+        moved.move_out(host, path, above)?;
         for name in host.list_directories(path)? {
             let below = format!("{path}/{name}");
             if is_group(host, &below) {
@@ -60,7 +62,7 @@ pub(super) fn is_valid_partition(host: &Host, group: &str) -> bool {
 ///
 /// # Errors
 /// Only when a test stopped the host. Where the kernel refuses it, the removal ends the partition.
-fn end_partition(host: &Host, path: &str) -> Result<()> {
+pub(super) fn end_partition(host: &Host, path: &str) -> Result<()> {
     if !is_valid_partition(host, path) {
         return Ok(());
     }
@@ -79,6 +81,14 @@ const DEFAULTS: &[(&str, &str)] = &[
     (PARTITION, "member"),
 ];
 
+/// Whether a group has the settings of a cpuset that no program has set, or no cpuset.
+pub(super) fn is_default_cpuset(host: &Host, group: &str) -> bool {
+    let is_set = |(file, default): &(&str, &str)| {
+        host.read_line(&format!("{group}/{file}")).is_ok_and(|text| text != *default)
+    };
+    !DEFAULTS.iter().any(is_set)
+}
+
 /// Finds a group that would lose settings if cpusets were disabled for the groups below a
 /// directory.
 pub(super) fn group_using_cpusets(host: &Host, path: &str, words: &[String]) -> Option<String> {
@@ -88,11 +98,8 @@ pub(super) fn group_using_cpusets(host: &Host, path: &str, words: &[String]) -> 
     }
     let groups = host.list(dir).ok()?.into_iter().map(|name| format!("{dir}/{name}"));
     let mut users = groups.filter(|group| {
-        let is_set = |(file, default): &(&str, &str)| {
-            host.read_line(&format!("{group}/{file}")).is_ok_and(|text| text != *default)
-        };
         let below = host.read_line(&format!("{group}/cgroup.subtree_control"));
-        DEFAULTS.iter().any(is_set)
+        !is_default_cpuset(host, group)
             || below.is_ok_and(|text| text.split_whitespace().any(|word| word == "cpuset"))
     });
     users.next()

@@ -20,13 +20,16 @@ const DEPTH_MAX: usize = 16;
 const ROUNDS: usize = 2;
 
 /// Settings of a CPU's frequency. `scaling_setspeed` is forgotten with the last CPU of a policy
-/// (drivers/cpufreq/cpufreq_userspace.c, 6.12); the others the kernel keeps today.
+/// (drivers/cpufreq/cpufreq_userspace.c, 6.12), and `boost` gets the state of the driver's switch
+/// when a CPU comes online (`cpufreq_online()`, drivers/cpufreq/cpufreq.c, 6.11 and later); the
+/// others the kernel keeps today.
 const FREQUENCY: &[&str] = &[
     "scaling_governor",
     "scaling_setspeed",
     "scaling_min_freq",
     "scaling_max_freq",
     "energy_performance_preference",
+    "boost",
 ];
 
 /// The files, with their contents.

@@ -19,13 +19,17 @@ fn task_file(host: &Host, group: &str) -> String {
     if host.exists(&tasks) { tasks } else { format!("{group}/cgroup.procs") }
 }
 
-/// Reads the numbers of the tasks in a group.
+/// Reads the numbers of the tasks in a group. A threaded group of v2 has none: the group above lists
+/// its processes, and its threads follow them.
 ///
 /// # Errors
 /// The kernel's answer.
 pub fn read_numbers(host: &Host, group: &str) -> Result<Vec<i32>> {
     let path = task_file(host, group);
-    let text = host.read(&path)?;
+    let text = match host.read(&path) {
+        Err(error) if error.is_not_supported() => return Ok(Vec::new()),
+        answer => answer?,
+    };
     let mut found = Vec::new();
     for (i, line) in text.lines().enumerate() {
         let number = line.trim().parse();

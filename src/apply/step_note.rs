@@ -52,6 +52,13 @@ pub enum StepNote {
         /// The kernel's answer.
         answer: String,
     },
+    /// Units stay in the slice of the shield, which has no limits any more.
+    UnitsStay {
+        /// The slice.
+        slice: String,
+        /// The units.
+        units: Vec<String>,
+    },
     /// Another group needs cpusets now.
     CpusetsStayEnabled {
         /// The group.
@@ -100,6 +107,9 @@ impl fmt::Display for StepNote {
             StepNote::KthreadNotRestored { tid, answer } => {
                 write!(f, "the CPUs of kernel thread {tid} were not restored: {answer}")
             }
+            StepNote::UnitsStay { slice, units } => {
+                write!(f, "{} in {slice}, which limits no CPUs any more", stay(units))
+            }
             StepNote::CpusetsStayEnabled { group } => {
                 write!(f, "{group} now has its own CPUs, so cpusets stay enabled")
             }
@@ -123,6 +133,11 @@ impl fmt::Display for StepNote {
             StepNote::BanLost => f.write_str("irqbalance was restarted and lost the setting"),
         }
     }
+}
+
+/// `a.service stays`, or `a.service, b.service stay`.
+fn stay(units: &[String]) -> String {
+    format!("{} {}", units.join(", "), if units.len() == 1 { "stays" } else { "stay" })
 }
 
 /// Describes files that could not be restored: the first, and the number of the others.
@@ -154,6 +169,7 @@ mod tests {
             StepNote::CpuStaysOffline { cpu: 3, answer: answer.clone() },
             StepNote::FilesNotRestored { path: text("/proc/irq/9"), why: answer.clone(), more: 1 },
             StepNote::KthreadNotRestored { tid: 9, answer: answer.clone() },
+            StepNote::UnitsStay { slice: text("a.slice"), units: vec![text("b.service")] },
             StepNote::CpusetsStayEnabled { group: text("/sys/fs/cgroup/a") },
             StepNote::TasksMoved { to: text("/sys/fs/cgroup"), count: 3, names },
             StepNote::TasksMovedBack { count: 3, stayed: 1, answer: Some(answer) },

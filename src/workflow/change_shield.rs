@@ -9,6 +9,7 @@ use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, ShieldNote};
 use crate::failure::Failure;
 use crate::plan::{ActiveShields, Plan, SkipReason, check_dropped, missing, version_differences};
 use crate::run::{self, RunError, VersionChange};
+use cpushield_linux::{Host, Store};
 use std::collections::BTreeSet;
 
 /// What happens to programs that the new version of their shield has no place for.
@@ -44,9 +45,12 @@ pub(super) fn change_shield(
     programs: ProgramsInTheWay,
     progress: &mut dyn FnMut(ApplyProgress<'_>),
 ) -> Result<(AppliedPlan, Plan), Failure> {
-    let WorkContext { host, store, .. } = work;
+    let host = &work.host;
+    // A program that enters between two steps would get the new CPUs, but not their kernel threads
+    // below it.
+    let store = &work.store.clone().holding(work.store.lock()?);
     if is_same_version(old, &new) {
-        return repair(work, old).map(|applied| (applied, old.clone()));
+        return repair(host, store, old).map(|applied| (applied, old.clone()));
     }
     let mut others = active_shields(work)?;
     others.retain(|plan| plan.shield.name != old.shield.name);
@@ -72,7 +76,7 @@ pub(super) fn change_shield(
     let returned = old.shield.offline_siblings.difference(&plan.shield.offline_siblings);
     if returned.intersects(&plan.shield.cpus) {
         // While the plan was made, the files of these CPUs did not exist.
-        applied.steps.extend(repair(work, &plan)?.steps);
+        applied.steps.extend(repair(host, store, &plan)?.steps);
     }
     Ok((applied, plan))
 }
@@ -102,8 +106,7 @@ pub(super) fn check_programs(
 
 /// Makes what an unchanged shield lacks, because another process changed it or something new
 /// appeared.
-fn repair(work: &WorkContext<'_>, plan: &Plan) -> Result<AppliedPlan, Failure> {
-    let WorkContext { host, store, .. } = work;
+fn repair(host: &Host, store: &Store, plan: &Plan) -> Result<AppliedPlan, Failure> {
     let name = &plan.shield.name;
     let machine = survey_shielded(host, store, plan);
     let outcomes = apply::outcomes(host, store)?;

@@ -29,6 +29,7 @@ mod status;
 mod stopped;
 mod threads;
 mod trees;
+mod units_in_slice;
 mod whole_policy;
 mod workqueues;
 

@@ -270,6 +270,14 @@ impl Error {
         matches!(self.cause, ErrorCause::Stopped)
     }
 
+    /// Whether the object does not support the operation (EOPNOTSUPP); for the list of processes of
+    /// a cgroup: it is threaded, and the group above lists them (`cgroup_procs_start()`,
+    /// kernel/cgroup/cgroup.c, 4.14 to 7.0).
+    #[must_use]
+    pub fn is_not_supported(&self) -> bool {
+        self.errno() == Some(libc::EOPNOTSUPP)
+    }
+
     /// Whether the object is in use (EBUSY).
     #[must_use]
     pub fn is_busy(&self) -> bool {

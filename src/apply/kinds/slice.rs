@@ -1,7 +1,11 @@
 //! The shield's slice. systemd makes it, so that systemd does not remove it. systemd also removes
 //! it at the end, after the programs in it were moved out, because stopping a slice kills them.
+//!
+//! Units with `Slice=` are in it too. Stopping the slice would stop them
+//! (`unit_add_slice_dependencies()`, src/core/unit.c, v257), so with such units it stays and only
+//! loses the limits. A slice that has no limits is taken over.
 
-use super::super::groups::{group_using_cpusets, remove_below};
+use super::super::groups::{end_partition, group_using_cpusets, is_default_cpuset, remove_below};
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::memory_moves::{cpus_of_change, cpus_of_removal};
 use super::super::moves::MovedOut;
@@ -64,8 +68,9 @@ impl ChangeKind for ShieldSlice<'_> {
         let properties = slice_properties(cpus, mems);
         let request = ["set-property", "--runtime", unit].into_iter();
         let request: Vec<&str> = request.chain(properties.iter().map(String::as_str)).collect();
-        // An active shield has the slice. Stopping it would kill its programs.
+        // An active shield has the slice, or units are in it. Stopping it would kill its programs.
         let is_in_use = host.exists(&dir(unit));
+        let is_taken_over = is_in_use && is_default_cpuset(host, &dir(unit));
         host.systemctl(&request)?;
         let started = host.systemctl(&["start", unit]).and_then(|()| {
             let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
@@ -83,7 +88,9 @@ impl ChangeKind for ShieldSlice<'_> {
             Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
             Err(error) => error.reason(),
         };
-        if !is_in_use {
+        if is_taken_over {
+            remove_limits(host, unit)?;
+        } else if !is_in_use {
             stop_and_forget(host, unit)?;
         }
         Ok(PerformedChange::refused(reason))
@@ -136,7 +143,7 @@ impl ShieldSlice<'_> {
 }
 
 fn read_original(host: &Host, unit: &str) -> Result<OriginalState> {
-    if host.exists(&dir(unit)) {
+    if host.exists(&dir(unit)) && !is_default_cpuset(host, &dir(unit)) {
         return Ok(OriginalState::Present);
     }
     if let Some(file) = find_unit_file(host, unit) {
@@ -158,6 +165,15 @@ fn is_empty(host: &Host, dir: &str) -> bool {
 /// unrelated edits, too.
 fn stop_and_forget(host: &Host, unit: &str) -> Result<()> {
     host.systemctl(&["stop", unit])?;
+    forget_properties(host, unit)?;
+    // Something, perhaps a failed unit in it, refers to it, so it is still loaded.
+    if !host.unit_property(unit, "DropInPaths")?.is_empty() {
+        host.systemctl(&["daemon-reload"])?;
+    }
+    Ok(())
+}
+
+fn forget_properties(host: &Host, unit: &str) -> Result<()> {
     let dir = format!("{CONTROL_DIR}/{unit}.d");
     if host.exists(&dir) {
         for name in host.list(&dir)? {
@@ -168,11 +184,29 @@ fn stop_and_forget(host: &Host, unit: &str) -> Result<()> {
     if is_empty(host, CONTROL_DIR) {
         host.remove_dir(CONTROL_DIR)?;
     }
-    // Something, perhaps a failed unit in it, refers to it, so it is still loaded.
-    if !host.unit_property(unit, "DropInPaths")?.is_empty() {
-        host.systemctl(&["daemon-reload"])?;
-    }
     Ok(())
+}
+
+/// The units in the slice: systemd makes a group with the name of each.
+fn units_in(host: &Host, group: &str) -> Vec<String> {
+    let names = host.list_directories(group).unwrap_or_default();
+    let is_unit = |name: &String| {
+        let kinds = [".service", ".scope", ".slice"];
+        kinds.iter().any(|kind| name.ends_with(kind))
+    };
+    names.into_iter().filter(is_unit).collect()
+}
+
+/// Removes the limits of the slice, for the units that stay in it.
+fn remove_limits(host: &Host, unit: &str) -> Result<()> {
+    let group = dir(unit);
+    end_partition(host, &group)?;
+    let exclusive = format!("{group}/cpuset.cpus.exclusive");
+    if host.read_line(&exclusive).is_ok_and(|cpus| !cpus.is_empty()) {
+        host.write(&exclusive, "")?;
+    }
+    host.systemctl(&["set-property", "--runtime", unit, "AllowedCPUs=", "AllowedMemoryNodes="])?;
+    forget_properties(host, unit)
 }
 
 fn restore(
@@ -185,16 +219,23 @@ fn restore(
     let exists =
         host.exists(&group) || find_unit_file(host, unit).is_some() || is_empty(host, CONTROL_DIR);
     let mut moved = MovedOut::default();
+    let units = units_in(host, &group);
     // Killed during a request to systemd: systemd may still be working on it. It handles one
     // request after the other.
     if exists || done.is_none() {
-        move_programs_out(host, &group, &mut moved)?;
-        stop_and_forget(host, unit)?;
-        if host.exists(&group) {
-            remove_below(host, &group, TREE, &mut moved, 0)?;
+        move_programs_out(host, &group, &units, &mut moved)?;
+        if units.is_empty() {
+            end_partition(host, &group)?;
+            stop_and_forget(host, unit)?;
+            if host.exists(&group) {
+                remove_below(host, &group, TREE, &mut moved, 0)?;
+            }
+        } else {
+            remove_limits(host, unit)?;
         }
     }
-    let mut note = moved.note(TREE);
+    let stay = (!units.is_empty()).then(|| StepNote::UnitsStay { slice: unit.to_owned(), units });
+    let mut note = stay.or_else(|| moved.note(TREE));
     for (path, text) in files {
         let words = ValueComparison::Member.values_to_restore(text, &host.read_line(path)?);
         // Only cpusets were enabled for the slice; other controllers belong to systemd.
@@ -207,19 +248,27 @@ fn restore(
     Ok(RevertedChange { fate: (exists || done.is_some()).then_some(ChangeFate::Restored), note })
 }
 
-/// Moves the programs in the slice and in the groups below out of it.
-fn move_programs_out(host: &Host, group: &str, moved: &mut MovedOut) -> Result<()> {
+/// Moves the programs in the slice and in the groups below out of it, except those of its units.
+fn move_programs_out(
+    host: &Host,
+    group: &str,
+    units: &[String],
+    moved: &mut MovedOut,
+) -> Result<()> {
     if !host.exists(&format!("{group}/cgroup.procs")) {
         return Ok(());
     }
+    let own = |moved: &mut MovedOut| match moved.move_out(host, group, TREE) {
+        Err(error) if error.is_absent() => Ok(()),
+        answer => answer,
+    };
+    // First, because the threads in threaded groups below leave with their processes.
+    own(moved)?;
     for name in host.list_directories(group)? {
         let below = format!("{group}/{name}");
-        if host.exists(&format!("{below}/cgroup.procs")) {
+        if !units.contains(&name) && host.exists(&format!("{below}/cgroup.procs")) {
             remove_below(host, &below, TREE, moved, 0)?;
         }
     }
-    match moved.move_out(host, group, TREE) {
-        Err(error) if error.is_absent() => Ok(()),
-        answer => answer,
-    }
+    own(moved)
 }

@@ -23,7 +23,10 @@ impl Host {
                     let text = format!("[Slice]\n{setting}\n");
                     fs::write(dir.join(format!("50-{key}.conf")), text).map_err(failed)?;
                 }
-                Ok(())
+                match self.local_path(&format!("{TREE}/{unit}")).is_dir() {
+                    true => self.simulate_slice(name, unit),
+                    false => Ok(()),
+                }
             }
             ["start", unit] => self.simulate_slice(name, unit),
             ["stop", unit] => {
