@@ -19,8 +19,8 @@ fn task_file(host: &Host, group: &str) -> String {
     if host.exists(&tasks) { tasks } else { format!("{group}/cgroup.procs") }
 }
 
-/// Reads the numbers of the tasks in a group. A threaded group of v2 has none: the group above lists
-/// its processes, and its threads follow them.
+/// Reads the numbers of the tasks in a group. A threaded group of v2 has none: the group above
+/// lists its processes, and its threads follow them.
 ///
 /// # Errors
 /// The kernel's answer.

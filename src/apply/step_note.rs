@@ -108,7 +108,7 @@ impl fmt::Display for StepNote {
                 write!(f, "the CPUs of kernel thread {tid} were not restored: {answer}")
             }
             StepNote::UnitsStay { slice, units } => {
-                write!(f, "{} in {slice}, which limits no CPUs any more", stay(units))
+                write!(f, "{} in {slice}, which no longer limits CPUs", stay(units))
             }
             StepNote::CpusetsStayEnabled { group } => {
                 write!(f, "{group} now has its own CPUs, so cpusets stay enabled")

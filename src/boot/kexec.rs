@@ -7,7 +7,7 @@ use super::document::{BootJournal, BootPlan, UndoNote, WrittenParameters};
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::kernel_file;
-use super::loaders::{self, LoaderEntry};
+use super::loaders::{self, LoaderEntry, is_started_by_systemd_boot};
 use super::running_kernel::boot_id;
 use cpushield_linux::{Host, Store};
 
@@ -103,7 +103,13 @@ fn find_image(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
             (kernel, Some(find_unnamed_file(host, entry, "initial RAM disk", &ramdisks)?))
         }
     };
-    Ok(KexecImage { line: format!("BOOT_IMAGE={kernel} {}", entry.args), kernel, initrd })
+    // As the boot loader does it: the next kernel's command line shows who started it.
+    let first = match (is_started_by_systemd_boot(host), &initrd) {
+        (Some(true), Some(initrd)) => format!("initrd={} ", initrd.replace('/', "\\")),
+        (Some(true), None) => String::new(),
+        _ => format!("BOOT_IMAGE={kernel} "),
+    };
+    Ok(KexecImage { line: format!("{first}{}", entry.args), kernel, initrd })
 }
 
 fn first_existing(host: &Host, paths: &[String]) -> Option<String> {

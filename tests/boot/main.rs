@@ -2,6 +2,7 @@
 //! byte for byte, whichever write is refused or killed. This test simulates the loader's programs;
 //! our script runs in a real shell.
 
+mod bls_entries;
 mod by_hand;
 mod change;
 mod data;

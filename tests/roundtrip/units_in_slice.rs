@@ -1,5 +1,5 @@
-//! Units with the slice of a shield: undo stops none, and leaves only what they need. Guests show the
-//! same with systemd (`services.sh`).
+//! Units with the slice of a shield: undo stops none, and leaves only what they need. A guest shows
+//! the same with systemd (`services.sh`).
 
 use crate::bench::{Bench, Tree, same};
 use crate::operators::put_process;

@@ -281,6 +281,14 @@ pub enum NextReason {
         /// The setting.
         setting: &'static str,
     },
+    /// The configured entry has no file with a command line: the loader makes it by itself, or it
+    /// is a unified kernel image.
+    NotAmongFiles {
+        /// The setting that names it.
+        setting: String,
+        /// The entry.
+        entry: String,
+    },
     /// The configured entry is not in its menu, so GRUB boots the first one there.
     NotInMenu {
         /// The setting that names it.
@@ -306,6 +314,11 @@ impl fmt::Display for NextReason {
             NextReason::NothingSaved => f.write_str("GRUB_DEFAULT=saved, and no entry is saved"),
             NextReason::Configured { setting } => f.write_str(setting),
             NextReason::ForOneBoot { setting } => write!(f, "{setting}, for one boot"),
+            NextReason::NotAmongFiles { setting, entry } => write!(
+                f,
+                "{setting} is {entry:?}, which has no entry with a command line, and boots \
+                 without the parameters"
+            ),
             NextReason::NotInMenu { setting, entry } => write!(
                 f,
                 "{setting} names {entry:?}, which is not in the menu: GRUB boots the first \

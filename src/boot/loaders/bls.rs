@@ -8,11 +8,13 @@ use super::boot_loader::{
     ParameterAssignment,
 };
 use super::cmdline_files::{
-    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, split_key,
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, split_key,
 };
 use super::{kernel_install_hook, one_shot_entry};
+use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
+use crate::boot::kernel_file;
 use crate::boot::line;
 use cpushield_linux::Host;
 use std::cmp::Ordering;
@@ -35,7 +37,7 @@ static LINES: CmdlineFileLoader = CmdlineFileLoader {
     files: list_files,
     parse,
     id: |path, _| entry_id(path),
-    version: running_release,
+    version: |host, path, part| kernel_file::find_release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
     menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
 };
@@ -100,9 +102,12 @@ impl BootLoader for BlsLoader {
         }
         if kernel_install_hook::is_used(host) {
             found.covers_later = true;
-            found.warnings.clear();
+            found.warnings.retain(|warning| *warning != BootWarning::LaterKernelsLeftOut);
         }
         (found.next, found.why) = one_shot_entry::find_next(host, &found.entries);
+        if matches!(found.why, NextReason::NotAmongFiles { .. }) {
+            found.warnings.push(BootWarning::DefaultGone { next: found.why.clone() });
+        }
         Ok(Some(found))
     }
 
@@ -294,8 +299,9 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         }
     }
     let last = text.lines().count().max(1);
-    let (args, line) = args.ok_or((last, "expected a line `options` before the end"))?;
     let kernel = kernel.ok_or((last, "expected a line `linux` before the end"))?;
+    // It need not have one (The Boot Loader Specification): memtest, a shell. It has no words.
+    let Some((args, line)) = args else { return Ok(Vec::new()) };
     let version = version_of(&kernel).map(str::to_owned).or(version);
     let title = title.or_else(|| version.clone()).unwrap_or_else(|| kernel.clone());
     let files = is_linux.then_some(EntryFiles { kernel, ramdisks });
@@ -320,7 +326,8 @@ mod tests {
         assert_eq!(parse("uki /x.efi\noptions x\n").unwrap().remove(0).files, None);
         assert_eq!(&text[part.args], "root=UUID=ab $kernelopts");
         assert_eq!((part.version.as_deref(), part.line), (Some("6.8.5-301.fc40.x86_64"), 5));
-        assert_eq!(parse("title x\nlinux /vmlinuz-1\n").unwrap_err().0, 2);
+        assert_eq!(parse("title MemTest86+\nefi /memtest86+/memtest.efi\n"), Ok(Vec::new()));
+        assert_eq!(parse("title x\noptions y\n").unwrap_err().0, 2);
         assert_eq!(parse("title x\n{ y\n").unwrap_err().0, 2);
         assert_eq!(compare_versions("a-6.12.9", "a-6.9.12"), Ordering::Greater);
     }

@@ -372,7 +372,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
             _ => {}
         }
     }
-    let mut parts = Vec::new();
+    let (mut parts, mut without_args) = (Vec::new(), None);
     for label in labels {
         let Some(kernel) = label.kernel else { continue };
         // Other programs (memtest, menus) are loaded the same way.
@@ -380,12 +380,19 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         if version.is_none() && !is_kernel(&kernel) {
             continue;
         }
-        let (args, line) = label.args.ok_or((label.line, "a label without a line `append`"))?;
+        // A label without a command line has no words, and hides no other.
+        let Some((args, line)) = label.args else {
+            without_args = Some(label.line);
+            continue;
+        };
         let files = Some(EntryFiles { kernel, ramdisks: label.ramdisks });
         let title = label.title;
         parts.push(CmdlinePart { version, title, files, args, line, purpose: None });
     }
-    Ok(parts)
+    match without_args.filter(|_| parts.is_empty()) {
+        Some(line) => Err((line, "no label has a line `append`")),
+        None => Ok(parts),
+    }
 }
 
 /// Whether a file name without a version is one that the kernel's build produces: `Image`,
@@ -434,6 +441,8 @@ mod tests {
         assert_eq!(ramdisks("initrd ../a\nappend ro"), ["../a"]);
         assert_eq!(ramdisks("append initrd=/a,/b ro"), ["/a", "/b"]);
         assert_eq!(parse("label a\nkernel /vmlinuz-1\n").unwrap_err().0, 1);
+        let two = "label a\nkernel /vmlinuz-1\nlabel b\nkernel /vmlinuz-2\nappend ro\n";
+        assert_eq!(parse(two).unwrap().len(), 1);
         let names =
             ["Image", "Image.gz", "Image-backup", "vmlinuz", "memtest", "Imager", "linux.c32"];
         assert_eq!(names.map(is_kernel), [true, true, true, true, false, false, false]);

@@ -10,6 +10,8 @@ use cpushield_linux::Host;
 struct ManualLoader {
     name: &'static str,
     signs: &'static [&'static str],
+    /// Whether it writes the files of the boot loader anew, so that changes there are lost.
+    owns_files: bool,
     steps: fn(&Host, &[String]) -> Vec<String>,
 }
 
@@ -17,6 +19,7 @@ const MANUALS: &[ManualLoader] = &[
     ManualLoader {
         name: "rpm-ostree",
         signs: &["/run/ostree-booted"],
+        owns_files: true,
         steps: |host, words| {
             // Only bootc updates this image: the kernels' command lines are part of it.
             if host.exists("/usr/bin/bootc") && !host.exists("/usr/bin/rpm-ostree") {
@@ -40,6 +43,7 @@ const MANUALS: &[ManualLoader] = &[
     ManualLoader {
         name: "proxmox-boot-tool",
         signs: &["/etc/kernel/proxmox-boot-uuids"],
+        owns_files: true,
         steps: |_, words| {
             let words = words.join(" ");
             vec![
@@ -52,9 +56,55 @@ const MANUALS: &[ManualLoader] = &[
             ]
         },
     },
+    // It writes its entries at every change of the system (systemd-boot-builder.py of nixpkgs).
+    ManualLoader {
+        name: "NixOS",
+        signs: &["/etc/NIXOS"],
+        owns_files: true,
+        steps: |_, words| {
+            let list: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+            vec![
+                format!("in the configuration: boot.kernelParams = [ {} ];", list.join(" ")),
+                "nixos-rebuild boot".to_owned(),
+                "the generations before, without them, stay in the boot menu".to_owned(),
+            ]
+        },
+    },
+    // It writes this entry from its own configuration at every kernel update
+    // (/etc/kernel/postinst.d/zz-kernelstub of Pop!_OS).
+    ManualLoader {
+        name: "kernelstub",
+        signs: &[
+            "/boot/efi/loader/entries/Pop_OS-current.conf",
+            "/boot/loader/entries/Pop_OS-current.conf",
+        ],
+        owns_files: true,
+        steps: |_, words| {
+            let words = words.join(" ");
+            vec![
+                format!("kernelstub --add-options \"{words}\""),
+                format!("to undo: kernelstub --delete-options \"{words}\""),
+                "every kernel gets the parameters".to_owned(),
+            ]
+        },
+    },
+    // It writes the options of all entries from that file (sdbootutil of openSUSE).
+    ManualLoader {
+        name: "sdbootutil",
+        signs: &["/usr/bin/sdbootutil"],
+        owns_files: true,
+        steps: |_, words| {
+            vec![
+                format!("add to the line in /etc/kernel/cmdline: {}", words.join(" ")),
+                "sdbootutil update-all-entries".to_owned(),
+                "every kernel gets the parameters".to_owned(),
+            ]
+        },
+    },
     ManualLoader {
         name: "unified kernel images",
         signs: &["/efi/EFI/Linux", "/boot/EFI/Linux", "/boot/efi/EFI/Linux"],
+        owns_files: false,
         steps: |_, words| {
             let words = words.join(" ");
             vec![
@@ -66,12 +116,14 @@ const MANUALS: &[ManualLoader] = &[
     ManualLoader {
         name: "GRUB 0.97 (menu.lst)",
         signs: MENU_LST,
+        owns_files: false,
         // Each kernel gets its own words: `listed_kernels`.
         steps: |_, _| Vec::new(),
     },
     ManualLoader {
         name: "an extlinux.conf with kernels of unknown version",
         signs: extlinux::FILES,
+        owns_files: false,
         steps: extlinux::manual_steps,
     },
 ];
@@ -141,7 +193,8 @@ pub fn manual_steps(host: &Host, words: &[String]) -> Option<(&'static str, Vec<
     Some((loader.name, (loader.steps)(host, words)))
 }
 
-/// Whether rpm-ostree or proxmox-boot-tool owns the files of the boot loader.
+/// Whether another program, such as rpm-ostree, writes the files of the boot loader.
 pub(super) fn has_owner(host: &Host) -> bool {
-    ["/run/ostree-booted", "/etc/kernel/proxmox-boot-uuids"].iter().any(|sign| host.exists(sign))
+    let mut signs = MANUALS.iter().filter(|it| it.owns_files).flat_map(|it| it.signs);
+    signs.any(|sign| host.exists(sign))
 }

@@ -23,6 +23,7 @@ pub use boot_loader::{
     LoaderEntry, LoaderPageRow, ParameterAssignment,
 };
 pub use manual::{ListedKernel, listed_kernels, manual_steps};
+pub(super) use systemd_boot::is_started_by_systemd_boot;
 
 use super::error::BootError;
 use crate::registry::{self, RegistryEntry};

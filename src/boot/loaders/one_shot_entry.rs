@@ -98,8 +98,16 @@ pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>,
         if systemd_boot != (index < 3) {
             continue;
         }
-        if let Some(found) = id.and_then(|id| find_entry(entries, &id)) {
+        let id = match id {
+            Some(id) if id == SAVED => read_efi_variable(host, "LoaderEntryLastBooted"),
+            id => id,
+        };
+        let Some(id) = id else { continue };
+        if let Some(found) = find_entry(entries, &id) {
             return (Some(found), why);
+        }
+        if systemd_boot && is_without_file(&id) {
+            return (None, NextReason::NotAmongFiles { setting: why.to_string(), entry: id });
         }
     }
     let is_only = entries.len() == 1;
@@ -107,11 +115,25 @@ pub(super) fn find_next(host: &Host, entries: &[LoaderEntry]) -> (Option<usize>,
     ((!entries.is_empty()).then_some(0), why)
 }
 
-/// The first entry that matches the pattern `default` of `loader.conf`.
+/// The name for the entry that was booted last (`config_select_default_entry()`, src/boot/boot.c of
+/// systemd 257).
+const SAVED: &str = "@saved";
+
+/// Whether systemd-boot knows an entry of this name without a file of options: a unified kernel
+/// image, or one that it finds by itself (loader.conf(5)).
+fn is_without_file(id: &str) -> bool {
+    id.ends_with(".efi") || id.starts_with("auto-")
+}
+
+/// The first entry that matches the pattern `default` of `loader.conf`; the pattern itself where it
+/// names an entry that has no file.
 fn find_loader_conf_default(host: &Host, entries: &[LoaderEntry]) -> Option<String> {
     let dirs = ["/boot", "/boot/efi", "/efi"];
     let text = dirs.iter().find_map(|dir| host.read(&format!("{dir}/loader/loader.conf")).ok())?;
     let pattern = text.lines().find_map(|line| line.trim().strip_prefix("default"))?.trim();
+    if pattern == SAVED || is_without_file(pattern) {
+        return Some(pattern.to_owned());
+    }
     let mut ids = entries.iter().filter_map(|it| it.id.as_deref());
     ids.find(|id| glob::matches(pattern, &format!("{id}.conf"))).map(str::to_owned)
 }

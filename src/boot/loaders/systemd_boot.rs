@@ -19,7 +19,7 @@ pub(super) fn read_efi_variable(host: &Host, name: &str) -> Option<String> {
 /// Whether systemd-boot started this machine: by its own EFI variable, or by the running kernel's
 /// command line. GRUB's begins with `BOOT_IMAGE=` (grub-core/loader/i386/linux.c); systemd-boot's
 /// may have a file with backslashes (`initrd=\`, src/boot/boot.c of systemd). `None` when unknown.
-pub(super) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
+pub(in crate::boot) fn is_started_by_systemd_boot(host: &Host) -> Option<bool> {
     if let Some(info) = read_efi_variable(host, "LoaderInfo") {
         return Some(info.starts_with("systemd-boot"));
     }

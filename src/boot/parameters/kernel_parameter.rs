@@ -97,7 +97,7 @@ impl KernelParameter {
         needs.retain(|option| kernel.can_have(option));
         if needs.is_empty() {
             let since = self.since.filter(|_| self.needs.is_empty());
-            return since.map_or(ParameterSupport::Present, |since| kernel.reaches(since));
+            return since.map_or(ParameterSupport::Present, |since| kernel.keeps(since));
         }
         if needs.iter().any(|option| kernel.options.get(*option).is_some_and(|it| it == "y")) {
             return ParameterSupport::Present;
@@ -134,6 +134,15 @@ pub struct KernelFacts<'a> {
 impl KernelFacts<'_> {
     fn version(&self) -> Option<KernelVersion> {
         KernelVersion::from_release(self.release?)
+    }
+
+    /// Whether it has what every kernel has since a version of mainline, whatever its options. A
+    /// vendor adds such things to old versions, and removes none from new ones.
+    fn keeps(&self, since: KernelVersion) -> ParameterSupport {
+        match self.version() {
+            Some(version) if version < since => self.reaches(since),
+            _ => ParameterSupport::Present,
+        }
     }
 
     /// Whether it has what mainline has since a version.

@@ -26,6 +26,10 @@ pub const TRACEFS: KernelVersion = KernelVersion::new(4, 1);
 /// older.
 pub const WATCHDOG_CPUMASK: KernelVersion = KernelVersion::new(4, 2);
 
+/// `irqaffinity=`: "genirq: Add default affinity mask command line option". The RT patches had it
+/// before.
+pub const IRQAFFINITY: KernelVersion = KernelVersion::new(4, 8);
+
 /// `CONFIG_SOFTLOCKUP_DETECTOR` (commit 05a4a9527931). Before, every kernel with lockup detectors
 /// had what it enables.
 pub const SOFTLOCKUP_DETECTOR_OPTION: KernelVersion = KernelVersion::new(4, 13);
@@ -53,6 +57,9 @@ pub const CPUINFO_INTERRUPTS: KernelVersion = KernelVersion::new(4, 15);
 
 /// Reading `/proc/cpuinfo` no longer interrupts any CPU (commit f3eca381bd49).
 pub const CPUINFO_INTERRUPTS_UNTIL: KernelVersion = KernelVersion::new(5, 19);
+
+/// `workqueue.unbound_cpus=` (commit ace3c5499e61).
+pub const WORKQUEUE_UNBOUND_CPUS: KernelVersion = KernelVersion::new(6, 6);
 
 /// `mitigations=`: "cpu/speculation: Add 'mitigations=' cmdline option" was merged after 5.1, whose
 /// stable series got it later, as 4.9, 4.14 and 4.19 did.
