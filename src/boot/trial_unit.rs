@@ -33,6 +33,7 @@ pub(super) fn texts(
     state: &str,
     until: Option<TrialDeadline>,
     words: &[String],
+    locale: &[String],
 ) -> Vec<(&'static str, String)> {
     let call = format!("{} --state {}", quote_for_unit(program), quote_for_unit(state));
     // systemd splits the command line itself, so it finds only plain words.
@@ -40,12 +41,15 @@ pub(super) fn texts(
     let words: Vec<String> = words.iter().filter(is_plain).cloned().collect();
     let until = until.filter(|_| !words.is_empty());
     let fall_back = until.map(|until| (FALL_BACK, fall_back_text(&call, until, &words)));
-    fall_back.into_iter().chain([(CONCLUSION, conclusion_text(&call))]).collect()
+    fall_back.into_iter().chain([(CONCLUSION, conclusion_text(&call, locale))]).collect()
 }
 
 /// The unit runs once after the trial's boot. It is `simple`, so the boot does not wait for the
-/// watch to finish.
-fn conclusion_text(call: &str) -> String {
+/// watch to finish. It has the language of the apply: grub-mkconfig writes it into the menu
+/// (`set lang=` of 00_header, GRUB 2.12), and the menu must not change elsewhere.
+fn conclusion_text(call: &str, locale: &[String]) -> String {
+    let locale = locale.iter().map(|it| format!("Environment={}\n", quote_for_unit(it)));
+    let locale: String = locale.collect();
     format!(
         "{MARK} `cpushield boot undo` removes it.\n\
          [Unit]\n\
@@ -53,6 +57,7 @@ fn conclusion_text(call: &str) -> String {
          After=multi-user.target\n\n\
          [Service]\n\
          Type=simple\n\
+         {locale}\
          ExecStart={call} boot conclude\n\n\
          [Install]\n\
          WantedBy=multi-user.target\n"
@@ -120,7 +125,9 @@ mod tests {
     fn the_units_conclude_the_trial_with_this_program_and_state() {
         let until = TrialDeadline { goal: TrialGoal::Network, within_s: 300 };
         let words = ["nohz_full=1-3", "a=50%", "b=\"c d\""].map(str::to_owned);
-        let units = texts("/x", "/y", Some(until), &words);
+        let locale = ["LANG=de_DE.UTF-8".to_owned()];
+        let units = texts("/x", "/y", Some(until), &words, &locale);
+        assert!(units[1].1.contains("\nEnvironment=\"LANG=de_DE.UTF-8\"\nExecStart="), "{units:?}");
         let [(_, fall_back), (_, conclusion)] = units.as_slice() else { panic!("{units:?}") };
         let call = "ExecStart=\"/x\" --state \"/y\" boot conclude";
         assert!(conclusion.contains(&format!("{call}\n")), "{conclusion}");
@@ -130,6 +137,6 @@ mod tests {
             let line = format!("\nConditionKernelCommandLine={condition}\n");
             assert!(fall_back.contains(&line), "{fall_back}");
         }
-        assert_eq!(texts("/x", "/y", None, &words).len(), 1);
+        assert_eq!(texts("/x", "/y", None, &words, &[]).len(), 1);
     }
 }

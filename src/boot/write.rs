@@ -19,6 +19,7 @@ use super::running_kernel::boot_id;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, trial_unit};
 use cpushield_linux::clock::epoch_seconds;
+use cpushield_linux::process::locale_variables;
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// Lets a kernel that panics in a trial reboot the machine after 30 seconds.
@@ -195,7 +196,8 @@ fn take_back(
 /// Adds the units of a trial to the files that are written.
 fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
     let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.is_trial()) else { return };
-    for (unit, text) in trial_unit::texts(program, state, mode.until, words) {
+    let locale = locale_variables();
+    for (unit, text) in trial_unit::texts(program, state, mode.until, words, &locale) {
         let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
     }

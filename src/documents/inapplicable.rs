@@ -111,6 +111,10 @@ pub enum InapplicableReason {
     NoThrottling,
     /// One switch of the kernel sets those of all frequency policies.
     BoostOfPolicies,
+    /// A program sets the frequency by the governor `userspace`, which forgets it.
+    FrequencySet,
+    /// Without turbo the kernel would lower the least performance, and nothing restores that.
+    LeastPerformanceLost,
 }
 
 impl fmt::Display for InapplicableReason {
@@ -169,6 +173,10 @@ impl fmt::Display for InapplicableReason {
             Self::NoSteeredPackets => "no interface steers packets to the shield",
             Self::NoBoundQueue => "no transmit queue is bound to the shield",
             Self::OneMemoryNode => "this machine has one memory node",
+            Self::FrequencySet => "governor userspace would forget the frequency that is set",
+            Self::LeastPerformanceLost => {
+                "without turbo the driver would lower intel_pstate/min_perf_pct for good"
+            }
             Self::BoostOfPolicies => {
                 "since 6.11 each frequency policy has a switch of its own, and this one sets all"
             }

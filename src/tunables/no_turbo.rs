@@ -15,6 +15,12 @@ pub(super) struct NoTurbo;
 
 /// The switch of the driver intel_pstate: 1 is without turbo.
 const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+/// The least performance, in percent of that with turbo. Without turbo the driver lowers it to what
+/// is left (`store_no_turbo()`), and does not raise it again.
+const LEAST: &str = "/sys/devices/system/cpu/intel_pstate/min_perf_pct";
+/// The frequencies of a CPU without and with turbo.
+const NOMINAL: &str = "/sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
+const HIGHEST: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 /// The switch of other drivers: 0 is without boost.
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
@@ -31,8 +37,9 @@ Cost: speed, on all CPUs. The write sends an interrupt to every CPU.
 
 Since Linux 6.11 each frequency policy has a switch of its own too, and a write to `cpufreq/boost`
 sets them all. What they were before could not be restored, so this tunable does nothing there. With
-intel_pstate it works on every kernel. Otherwise write to the `boost` of single policies, or
-switch it off in the firmware.
+intel_pstate it works on every kernel. There `min_perf_pct` must be possible without turbo: the
+driver would lower a higher one for good, so this tunable then does nothing. Otherwise write to the
+`boost` of single policies, or switch it off in the firmware.
 
 Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
 drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.";
@@ -51,7 +58,7 @@ impl Tunable for NoTurbo {
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        &[NO_TURBO, BOOST]
+        &[NO_TURBO, BOOST, LEAST, NOMINAL, HIGHEST]
     }
 
     fn removes(&self) -> &'static [Cause] {
@@ -84,10 +91,25 @@ impl Tunable for NoTurbo {
         if file == BOOST && now != value && has_policy_switches {
             return WantedChanges::Nothing(InapplicableReason::BoostOfPolicies);
         }
+        if file == NO_TURBO && now != value && !keeps_least_performance(machine) {
+            return WantedChanges::Nothing(InapplicableReason::LeastPerformanceLost);
+        }
         let reason = "with turbo, the speed of a CPU depends on the load of the others";
         let now = Some(now.to_owned());
         let change = WantedChange::write(now, file, value, ValueComparison::Text, reason);
         WantedChanges::Changes(vec![change])
+    }
+}
+
+/// Whether the least performance is certainly possible without turbo, so that the driver does not
+/// lower it.
+fn keeps_least_performance(machine: &Machine) -> bool {
+    let number = |file| setting(machine, file)?.parse::<u64>().ok();
+    match (number(LEAST), number(NOMINAL), number(HIGHEST)) {
+        (Some(percent), Some(nominal), Some(highest)) => {
+            percent.saturating_mul(highest) <= nominal.saturating_mul(100)
+        }
+        _ => false,
     }
 }
 
@@ -105,12 +127,6 @@ mod tests {
         let absent = InapplicableReason::SettingAbsent { file: BOOST.to_owned() };
         m.settings.remove(NO_TURBO);
         assert_eq!(NoTurbo.wants(&m, &shield), WantedChanges::Nothing(absent));
-        let mut wants = |file: &str, text: &str, version| {
-            m.settings.remove(NO_TURBO);
-            m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
-            m.kernel.version = version;
-            NoTurbo.wants(&m, &shield)
-        };
         let already = |wanted: WantedChanges| -> Vec<bool> {
             match wanted {
                 WantedChanges::Changes(changes) => changes.iter().map(|it| it.already).collect(),
@@ -118,6 +134,21 @@ mod tests {
             }
         };
         let (old, new) = (Some(KernelVersion::new(6, 10)), Some(KernelVersion::new(6, 11)));
+        let lost = WantedChanges::Nothing(InapplicableReason::LeastPerformanceLost);
+        // tuned's profiles for latency set 100 %; 2.4 of 4.8 GHz are 50 %.
+        for (percent, is_kept) in [("100", false), ("51", false), ("50", true)] {
+            for (file, text) in [(LEAST, percent), (NOMINAL, "2400000"), (HIGHEST, "4800000")] {
+                m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
+            }
+            m.settings.insert(NO_TURBO.to_owned(), TunableReading::Value("0".to_owned()));
+            assert_eq!(NoTurbo.wants(&m, &shield) == lost, !is_kept, "{percent}");
+        }
+        let mut wants = |file: &str, text: &str, version| {
+            m.settings.remove(NO_TURBO);
+            m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
+            m.kernel.version = version;
+            NoTurbo.wants(&m, &shield)
+        };
         assert_eq!(already(wants(NO_TURBO, "0", new)), vec![false]);
         assert_eq!(already(wants(NO_TURBO, "1", new)), vec![true]);
         assert_eq!(already(wants(BOOST, "1", old)), vec![false]);

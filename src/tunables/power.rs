@@ -39,7 +39,15 @@ Off unless requested (`--on cpu-governor`): it costs power and heat, and on many
 share one frequency, so other CPUs change too. A governor that keeps one frequency makes no
 frequency changes that interrupt (`frequency`).
 
-Source: Documentation/admin-guide/pm/cpufreq.rst.";
+`energy_performance_preference` becomes `performance` too, where a CPU has it: some drivers set it
+with the governor. A CPU with the governor `userspace` stays as it is, because the kernel would
+forget its frequency. The settings of a governor (`ondemand/`, `schedutil/`) get their defaults when
+the last CPU leaves it, and undo does not restore those.
+
+Source: Documentation/admin-guide/pm/cpufreq.rst; cpufreq_userspace_policy_stop() in
+drivers/cpufreq/cpufreq_userspace.c, cpufreq_dbs_governor_exit() in
+drivers/cpufreq/cpufreq_governor.c, amd_pstate_epp_update_limit() in drivers/cpufreq/amd-pstate.c
+(6.12).";
 
 impl Tunable for CpuIdle {
     fn name(&self) -> &'static str {
@@ -96,6 +104,8 @@ impl Tunable for CpuGovernor {
         &[
             "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
             "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+            "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference",
+            "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
         ]
     }
 
@@ -114,13 +124,28 @@ impl Tunable for CpuGovernor {
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let cpus = shield.online_cpus();
         let governors = cpus.iter().filter_map(|cpu| governor_of(machine, cpu));
-        let governors: BTreeMap<String, &str> = governors.collect();
-        let wanted = governors.into_iter().map(|(path, now)| {
+        let mut governors: BTreeMap<String, &str> = governors.collect();
+        let found = governors.len();
+        // The kernel forgets the frequency of this governor (cpufreq_userspace_policy_stop(),
+        // drivers/cpufreq/cpufreq_userspace.c, 6.12).
+        governors.retain(|_, governor| *governor != "userspace");
+        if governors.is_empty() && found > 0 {
+            return WantedChanges::Nothing(InapplicableReason::FrequencySet);
+        }
+        let mut wanted = Vec::new();
+        for (path, now) in governors {
             let reason = "a CPU at a low frequency responds late";
-            let now = Some(now.to_owned());
-            WantedChange::write(now, &path, "performance", ValueComparison::Text, reason)
-        });
-        changes_of(wanted.collect(), GOVERNOR)
+            let write = |path: &str, now: &str| {
+                let now = Some(now.to_owned());
+                WantedChange::write(now, path, "performance", ValueComparison::Text, reason)
+            };
+            // First, so that undo restores it last: the governor changes it too
+            // (amd_pstate_epp_update_limit(), drivers/cpufreq/amd-pstate.c, 6.12).
+            let preference = path.replace("scaling_governor", "energy_performance_preference");
+            wanted.extend(setting(machine, &preference).map(|now| write(&preference, now)));
+            wanted.push(write(&path, now));
+        }
+        changes_of(wanted, GOVERNOR)
     }
 }
 
@@ -159,4 +184,38 @@ fn changes_of(wanted: Vec<WantedChange>, file: &str) -> WantedChanges {
         return WantedChanges::Nothing(InapplicableReason::CpuFileAbsent { file: file.to_owned() });
     }
     WantedChanges::Changes(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{busy, shield};
+    use super::*;
+    use crate::change::Change;
+    use crate::survey::{CgroupMode, TunableReading};
+
+    #[test]
+    fn what_the_governor_changes_or_forgets_is_restored_or_left_alone() {
+        let mut m = busy(CgroupMode::V2);
+        let shield = shield(&m);
+        let dir = "/sys/devices/system/cpu/cpu3/cpufreq";
+        let mut set = |file: &str, text: &str| {
+            let text = TunableReading::Value(text.to_owned());
+            m.settings.insert(format!("{dir}/{file}"), text);
+            CpuGovernor.wants(&m, &shield)
+        };
+        set("energy_performance_preference", "balance_power");
+        let WantedChanges::Changes(changes) = set("scaling_governor", "powersave") else {
+            panic!("changes")
+        };
+        // Undo is in the other order: the preference comes last.
+        let paths = changes.iter().map(|it| match &it.change {
+            Change::Write { path, .. } => path.clone(),
+            other => panic!("{other:?}"),
+        });
+        let paths: Vec<String> = paths.collect();
+        let wanted = ["energy_performance_preference", "scaling_governor"];
+        assert_eq!(paths, wanted.map(|file| format!("{dir}/{file}")));
+        let untouched = WantedChanges::Nothing(InapplicableReason::FrequencySet);
+        assert_eq!(set("scaling_governor", "userspace"), untouched);
+    }
 }

@@ -201,6 +201,13 @@ pub fn command_line() -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// The variables of this process that choose the language of programs, as `NAME=VALUE`.
+#[must_use]
+pub fn locale_variables() -> Vec<String> {
+    let names = ["LANG", "LANGUAGE", "LC_ALL", "LC_MESSAGES"].into_iter();
+    names.filter_map(|name| Some(format!("{name}={}", std::env::var(name).ok()?))).collect()
+}
+
 /// Whether an environment variable of this process is set, also to nothing.
 #[must_use]
 pub fn has_variable(name: &str) -> bool {
