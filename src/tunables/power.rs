@@ -39,10 +39,9 @@ Off unless requested (`--on cpu-governor`): it costs power and heat, and on many
 share one frequency, so other CPUs change too. A governor that keeps one frequency makes no
 frequency changes that interrupt (`frequency`).
 
-`energy_performance_preference` becomes `performance` too, where a CPU has it: some drivers set it
-with the governor. A CPU with the governor `userspace` stays as it is, because the kernel would
-forget its frequency. The settings of a governor (`ondemand/`, `schedutil/`) get their defaults when
-the last CPU leaves it, and undo does not restore those.
+A CPU with the governor `userspace` stays as it is, because the kernel would forget its frequency.
+The settings of a governor (`ondemand/`, `schedutil/`) get their defaults when the last CPU leaves
+it, and amd-pstate sets `energy_performance_preference` with the governor: undo restores neither.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst; cpufreq_userspace_policy_stop() in
 drivers/cpufreq/cpufreq_userspace.c, cpufreq_dbs_governor_exit() in
@@ -104,8 +103,6 @@ impl Tunable for CpuGovernor {
         &[
             "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
             "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-            "/sys/devices/system/cpu/cpu*/cpufreq/energy_performance_preference",
-            "/sys/devices/system/cpu/cpufreq/policy*/energy_performance_preference",
         ]
     }
 
@@ -132,20 +129,12 @@ impl Tunable for CpuGovernor {
         if governors.is_empty() && found > 0 {
             return WantedChanges::Nothing(InapplicableReason::FrequencySet);
         }
-        let mut wanted = Vec::new();
-        for (path, now) in governors {
+        let wanted = governors.into_iter().map(|(path, now)| {
             let reason = "a CPU at a low frequency responds late";
-            let write = |path: &str, now: &str| {
-                let now = Some(now.to_owned());
-                WantedChange::write(now, path, "performance", ValueComparison::Text, reason)
-            };
-            // First, so that undo restores it last: the governor changes it too
-            // (amd_pstate_epp_update_limit(), drivers/cpufreq/amd-pstate.c, 6.12).
-            let preference = path.replace("scaling_governor", "energy_performance_preference");
-            wanted.extend(setting(machine, &preference).map(|now| write(&preference, now)));
-            wanted.push(write(&path, now));
-        }
-        changes_of(wanted, GOVERNOR)
+            let now = Some(now.to_owned());
+            WantedChange::write(now, &path, "performance", ValueComparison::Text, reason)
+        });
+        changes_of(wanted.collect(), GOVERNOR)
     }
 }
 
@@ -190,32 +179,15 @@ fn changes_of(wanted: Vec<WantedChange>, file: &str) -> WantedChanges {
 mod tests {
     use super::super::tests::{busy, shield};
     use super::*;
-    use crate::change::Change;
     use crate::survey::{CgroupMode, TunableReading};
 
     #[test]
-    fn what_the_governor_changes_or_forgets_is_restored_or_left_alone() {
+    fn a_frequency_that_the_kernel_would_forget_is_left_alone() {
         let mut m = busy(CgroupMode::V2);
         let shield = shield(&m);
-        let dir = "/sys/devices/system/cpu/cpu3/cpufreq";
-        let mut set = |file: &str, text: &str| {
-            let text = TunableReading::Value(text.to_owned());
-            m.settings.insert(format!("{dir}/{file}"), text);
-            CpuGovernor.wants(&m, &shield)
-        };
-        set("energy_performance_preference", "balance_power");
-        let WantedChanges::Changes(changes) = set("scaling_governor", "powersave") else {
-            panic!("changes")
-        };
-        // Undo is in the other order: the preference comes last.
-        let paths = changes.iter().map(|it| match &it.change {
-            Change::Write { path, .. } => path.clone(),
-            other => panic!("{other:?}"),
-        });
-        let paths: Vec<String> = paths.collect();
-        let wanted = ["energy_performance_preference", "scaling_governor"];
-        assert_eq!(paths, wanted.map(|file| format!("{dir}/{file}")));
+        let file = "/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor".to_owned();
+        m.settings.insert(file, TunableReading::Value("userspace".to_owned()));
         let untouched = WantedChanges::Nothing(InapplicableReason::FrequencySet);
-        assert_eq!(set("scaling_governor", "userspace"), untouched);
+        assert_eq!(CpuGovernor.wants(&m, &shield), untouched);
     }
 }

@@ -72,7 +72,7 @@ ACTIONS = {
     "breakpoint": action(50, 5000, named("exception", "SIGTRAP.*")),
     "divide": action(50, 5000, named("exception", "SIGFPE.*")),
     "illegal": action(50, 5000, named("exception", "SIGILL.*")),
-    "emulated": action(50, 5000, named("exception", "without a signal: .*", slack=10), beside="(tick|ipi-irq-work)"),
+    "emulated": action(50, 5000, named("exception", "no event: .*", slack=10), beside="(tick|ipi-irq-work)"),
     "sleeps": action(50, 5000, named("syscall", "(clock_)?nanosleep")),
     "disk": action(30, 5000, named("irq", r"IRQ \d+ virtio\d+-req.*"), named("syscall", "pread64")),
     "itimer-real": action(50, 10000, named("signal", "SIGALRM by the kernel")),

@@ -15,6 +15,11 @@ use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Outcome, RefusalKind, ValueComparison, slice_properties};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often to look whether systemd has set the CPUs, with pauses of [`WAIT_STEP`].
+const WAIT_TRIES: usize = 100;
+const WAIT_STEP: Duration = Duration::from_millis(20);
 
 /// systemd's mount point of cgroup v2.
 const TREE: &str = "/sys/fs/cgroup";
@@ -73,7 +78,7 @@ impl ChangeKind for ShieldSlice<'_> {
         let is_taken_over = is_in_use && is_default_cpuset(host, &dir(unit));
         host.systemctl(&request)?;
         let started = host.systemctl(&["start", unit]).and_then(|()| {
-            let shown = host.read_line(&format!("{}/cpuset.cpus", dir(unit)))?;
+            let shown = read_cpus(host, unit, cpus)?;
             Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
         });
         let reason = match started {
@@ -206,7 +211,29 @@ fn remove_limits(host: &Host, unit: &str) -> Result<()> {
         host.write(&exclusive, "")?;
     }
     host.systemctl(&["set-property", "--runtime", unit, "AllowedCPUs=", "AllowedMemoryNodes="])?;
+    // systemd does it later, in its event loop.
+    for file in ["cpuset.cpus", "cpuset.mems"].map(|file| format!("{group}/{file}")) {
+        match host.read_line(&file) {
+            Ok(text) if !text.is_empty() => host.write(&file, "")?,
+            _ => {}
+        }
+    }
     forget_properties(host, unit)
+}
+
+/// Waits for the CPUs of a slice that was active before: systemd sets them later, in its event
+/// loop. Returns what the kernel shows.
+fn read_cpus(host: &Host, unit: &str, wanted: &CpuSet) -> Result<String> {
+    let file = format!("{}/cpuset.cpus", dir(unit));
+    for _ in 0..WAIT_TRIES {
+        let shown = host.read_line(&file);
+        let is_set = |shown: &String| ValueComparison::List.same(shown, &wanted.to_string());
+        if !host.is_live() || shown.as_ref().is_ok_and(is_set) {
+            return shown;
+        }
+        std::thread::sleep(WAIT_STEP);
+    }
+    host.read_line(&file)
 }
 
 fn restore(
