@@ -213,8 +213,10 @@ fn remove_limits(host: &Host, unit: &str) -> Result<()> {
     host.systemctl(&["set-property", "--runtime", unit, "AllowedCPUs=", "AllowedMemoryNodes="])?;
     // systemd does it later, in its event loop.
     for file in ["cpuset.cpus", "cpuset.mems"].map(|file| format!("{group}/{file}")) {
-        match host.read_line(&file) {
-            Ok(text) if !text.is_empty() => host.write(&file, "")?,
+        let is_set = host.read_line(&file).is_ok_and(|text| !text.is_empty());
+        match is_set.then(|| host.write(&file, "")) {
+            Some(Err(error)) if error.is_stop() => return Err(error),
+            // The kernel may refuse it (ENOSPC); then systemd does it.
             _ => {}
         }
     }
