@@ -145,13 +145,12 @@ fn rank_rows(experiment: &Experiment, track: ColumnTrack) -> Vec<(usize, f64)> {
 /// The best row of a track; `None` when nothing was measured.
 fn find_best_row(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow> {
     let mut rows = rank_rows(experiment, track);
-    put_best_first(experiment, track, &mut rows);
+    let compared = compare_with_best(experiment, track, &mut rows);
     let ((first, _), others) = rows.split_first()?;
     let mut among = vec![*first];
     let mut p = 0.0_f64;
     let mut reasons: Vec<EffectEvidence> = Vec::new();
-    for (other, _) in others {
-        let compared = compare_rows(experiment, (*first, *other), track);
+    for ((other, _), compared) in others.iter().zip(compared) {
         if compared.difference == EffectMeaning::Worse {
             p = p.max(compared.p.unwrap_or(1.0));
             continue;
@@ -174,17 +173,27 @@ fn find_best_row(experiment: &Experiment, track: ColumnTrack) -> Option<BestRow>
     Some(BestRow { column: track.0, period_ns: track.1, figure, winner, among, why })
 }
 
-/// Puts a row first that is significantly better than the first one. The test may compare the worst
-/// of each boot, which can order rows in another way than the median of all repetitions.
-fn put_best_first(experiment: &Experiment, track: ColumnTrack, rows: &mut [(usize, f64)]) {
+/// Compares the first row with each other one. A row that is significantly better than the first
+/// one becomes the first: the test may compare the worst of each boot, which can order rows in
+/// another way than the median of all repetitions.
+fn compare_with_best(
+    experiment: &Experiment,
+    track: ColumnTrack,
+    rows: &mut [(usize, f64)],
+) -> Vec<RowComparison> {
     // Each turn puts another row first. More turns than rows would be a circle.
-    for _ in 0..rows.len() {
-        let Some((first, _)) = rows.first().copied() else { return };
-        let is_better = |(other, _): &(usize, f64)| {
-            compare_rows(experiment, (first, *other), track).difference == EffectMeaning::Better
-        };
-        let Some(better) = rows.iter().position(is_better) else { return };
-        rows.swap(0, better);
+    let mut turns = rows.len();
+    loop {
+        let Some(((first, _), others)) = rows.split_first() else { return Vec::new() };
+        let compared =
+            others.iter().map(|(other, _)| compare_rows(experiment, (*first, *other), track));
+        let compared: Vec<RowComparison> = compared.collect();
+        let mut differences = compared.iter().map(|it| it.difference);
+        match differences.position(|difference| difference == EffectMeaning::Better) {
+            Some(better) if turns > 0 => rows.swap(0, better + 1),
+            _ => return compared,
+        }
+        turns -= 1;
     }
 }
 

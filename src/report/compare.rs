@@ -72,21 +72,22 @@ fn headline(pair: &GroupPair) -> TextLine {
     let Some(row) = worst.or_else(|| pair.rows.first()) else {
         return TextLine::new(format!("{} against {}", pair.other, pair.base));
     };
+    let is_better = row.is_better();
     // The test is about typical runs. The values of all runs together may say something else.
-    let significant = row.is_better().is_some();
-    let ratio = match row.typical {
-        Some(typical) if significant => Some(typical.ratio),
-        _ => row.ratio,
+    let (ratio, sides, of) = match is_better {
+        Some(_) => (
+            row.typical.map(|typical| typical.ratio).or(row.ratio),
+            [row.base.median(), row.other.median()],
+            " in the median run",
+        ),
+        None => (row.ratio, [row.base.value, row.other.value], ""),
     };
     let times = match ratio {
         Some(ratio) => format!("{}× that of {} ", times(ratio), pair.base),
         None => String::new(),
     };
-    let of_all = [row.base.value, row.other.value];
-    let of_runs = [row.base.median(), row.other.median()];
-    let shown = if significant { of_runs } else { of_all };
-    let [base, other] = shown.map(|figure| value(row, figure));
-    let (tone, chance) = match (row.finding.answer, row.is_better()) {
+    let [base, other] = sides.map(|figure| value(row, figure));
+    let (tone, chance) = match (row.finding.answer, is_better) {
         (FindingAnswer::Differs, Some(true)) => (TextTone::Good, "significantly better"),
         (FindingAnswer::Differs, _) => (TextTone::Bad, "significantly worse"),
         (FindingAnswer::NotShown, _) => (TextTone::Doubt, "may be chance"),
@@ -94,10 +95,9 @@ fn headline(pair: &GroupPair) -> TextLine {
             (TextTone::Doubt, "too little data to tell whether that is chance")
         }
     };
-    let median = if significant { " in the median run" } else { "" };
     let parts = vec![
         TextPart::toned(TextTone::Head, &pair.other),
-        TextPart::new(format!(": {} {times}({other} vs {base}{median}); ", figure(row))),
+        TextPart::new(format!(": {} {times}({other} vs {base}{of}); ", figure(row))),
         TextPart::toned(tone, chance),
     ];
     TextLine::of(parts)

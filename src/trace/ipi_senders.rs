@@ -515,6 +515,14 @@ mod tests {
         bytes
     }
 
+    /// Counts of function calls with their stacks.
+    fn counts_with_stacks() -> SenderCounts {
+        let call = EventFormat::parse(CALL).unwrap();
+        let forms = vec![SenderEventForm::from_format(&call, Some("func")).unwrap()];
+        let stack_form = Some(StackForm { id: 4, callers: 16 });
+        SenderCounts { forms, stack_form, ..SenderCounts::default() }
+    }
+
     /// The record of a stack, whose event has the number 4.
     fn stack(callers: &[u64]) -> Vec<u8> {
         let mut bytes = vec![0; 16];
@@ -574,10 +582,7 @@ mod tests {
 
     #[test]
     fn the_stack_behind_a_send_names_the_timer_it_was_for() {
-        let call = EventFormat::parse(CALL).unwrap();
-        let forms = vec![SenderEventForm::from_format(&call, Some("func")).unwrap()];
-        let stack_form = Some(StackForm { id: 4, callers: 16 });
-        let mut counts_so_far = SenderCounts { forms, stack_form, ..SenderCounts::default() };
+        let mut counts_so_far = counts_with_stacks();
         let send = record(40, 8, 21, 3, 0x1010, 0x2000);
         let (timer, work) = ([0x1010, 0x3008, 0x4008, 0x5004], [0x1010, 0x6004, 0x7004]);
         counts_so_far.records(
@@ -604,10 +609,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_does_not_send_for_the_task_that_it_hit() {
-        let call = EventFormat::parse(CALL).unwrap();
-        let forms = vec![SenderEventForm::from_format(&call, Some("func")).unwrap()];
-        let stack_form = Some(StackForm { id: 4, callers: 16 });
-        let mut counts_so_far = SenderCounts { forms, stack_form, ..SenderCounts::default() };
+        let mut counts_so_far = counts_with_stacks();
         let [by_task, by_interrupt] = [0, 8].map(|flags| record(40, flags, 21, 3, 0x1010, 0x2000));
         // Of 6.12: a work item loads a module; then a timer interrupt hits it.
         let hit = [0x1010, 0x3004, 0x4004];

@@ -3,12 +3,14 @@
 
 use super::WorkContext;
 use super::experiment_cpus::at_row;
+use crate::boot::loaders::{BootLoader, FoundLoader};
 use crate::boot::plan as boot_plan;
 use crate::boot::{BootError, RowWords, check_row_kernel, check_row_words, loaders};
-use crate::experiment::{Matrix, RebootPermission};
+use crate::experiment::{Matrix, RebootPermission, RowBoot};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use crate::survey::Machine;
+use cpushield_linux::Host;
 
 /// Checks the boot of each row. Without `--reboot` no row boots, so a word that its kernel lacks is
 /// no error. `file` is the name of the matrix file, for errors.
@@ -38,19 +40,25 @@ pub(super) fn check_row_boots(
         let (kernel, named) = (boot.kernel.as_deref(), named.collect::<Vec<_>>());
         let unknown = matrix.places.get(index).map(|place| place.unknown_words).unwrap_or_default();
         let words = RowWords { kernel, words: &named, unknown, cpus: &row.cpus };
-        check_row_words(&work.host, machine, &words)
-            .and_then(|()| match reboot {
-                RebootPermission::Granted => {
-                    check_row_kernel(&work.host, machine, &words, menu.as_ref())
-                }
-                RebootPermission::Denied => Ok(()),
-            })
-            .and_then(|()| {
-                boot_plan::for_words(&work.host, kernel, &boot.words(), menu.as_ref()).map(drop)
-            })
+        check_row(&work.host, machine, (&boot, &words), menu.as_ref(), reboot)
             .map_err(|error| at_row(matrix, index, file, explain_error(error)))?;
     }
     Ok(())
+}
+
+/// Checks the boot of one row, and its words.
+fn check_row(
+    host: &Host,
+    machine: &Machine,
+    (boot, words): (&RowBoot, &RowWords<'_>),
+    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    reboot: RebootPermission,
+) -> Result<(), BootError> {
+    check_row_words(host, machine, words)?;
+    if reboot == RebootPermission::Granted {
+        check_row_kernel(host, machine, words, menu)?;
+    }
+    boot_plan::for_words(host, words.kernel, &boot.words(), menu).map(drop)
 }
 
 /// The failure of a row: a hint names keys of the matrix, not options.

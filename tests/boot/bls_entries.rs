@@ -3,12 +3,9 @@
 
 use super::grub::Machine;
 use super::make_plan;
-use super::others::{encode_efi_variable, make_systemd_boot_machine, request_kernels};
+use super::others::{EFI, VENDOR, encode_efi_variable, make_systemd_boot_machine, request_kernels};
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, loaders};
-
-const EFI: &str = "sys/firmware/efi/efivars";
-const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
 fn set_variable(machine: &Machine, name: &str, text: &str) {
     machine.write(&format!("{EFI}/{name}-{VENDOR}"), &encode_efi_variable(text));

@@ -81,8 +81,8 @@ fn bls_entries_of_the_chosen_kernel_get_the_words() {
     assert!(error.to_string().contains("m-6.12.1-rt.conf") && error.to_string().contains("line 2"));
 }
 
-const EFI: &str = "sys/firmware/efi/efivars";
-const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+pub const EFI: &str = "sys/firmware/efi/efivars";
+pub const VENDOR: &str = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
 
 fn entry(version: &str, options: &str) -> String {
     format!(

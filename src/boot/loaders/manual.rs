@@ -23,11 +23,10 @@ const MANUALS: &[ManualLoader] = &[
         steps: |host, words| {
             // Only bootc updates this image: the kernels' command lines are part of it.
             if host.exists("/usr/bin/bootc") && !host.exists("/usr/bin/rpm-ostree") {
-                let list: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
                 return vec![
                     "in the source of the image: /usr/lib/bootc/kargs.d/10-cpushield.toml:"
                         .to_owned(),
-                    format!("    kargs = [{}]", list.join(", ")),
+                    format!("    kargs = [{}]", quoted_words(words).join(", ")),
                     "build and push it, then: bootc upgrade && systemctl reboot".to_owned(),
                     "to undo: bootc rollback, or the image without that file".to_owned(),
                 ];
@@ -62,9 +61,9 @@ const MANUALS: &[ManualLoader] = &[
         signs: &["/etc/NIXOS"],
         owns_files: true,
         steps: |_, words| {
-            let list: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+            let list = quoted_words(words).join(" ");
             vec![
-                format!("in the configuration: boot.kernelParams = [ {} ];", list.join(" ")),
+                format!("in the configuration: boot.kernelParams = [ {list} ];"),
                 "nixos-rebuild boot".to_owned(),
                 "the generations before, without them, stay in the boot menu".to_owned(),
             ]
@@ -127,6 +126,11 @@ const MANUALS: &[ManualLoader] = &[
         steps: extlinux::manual_steps,
     },
 ];
+
+/// The words in double quotes, as lists of TOML and Nix have them.
+fn quoted_words(words: &[String]) -> Vec<String> {
+    words.iter().map(|word| format!("{word:?}")).collect()
+}
 
 /// The options ` --VERB=WORD` of `rpm-ostree kargs`.
 fn kargs_options(verb: &str, words: &[String]) -> String {
