@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""blind.py CPU [all] [from NAME]: interferes with the instruments of `verify` while it watches a program on the shielded CPU, by
-every known method, and claims that the verdict is never `holds`. Without `all` each method is tried once, with
-alternating kinds of events and durations. With a name it begins with that method.
+"""blind.py CPU [all | N] [from NAME]: interferes with the instruments of `verify` while it watches a program on the
+shielded CPU, by every known method, and claims that the verdict is never `holds`. Each method has up to six ways: for a
+blink and for good, with interrupts, with page faults, and quiet. `all` tries every way. Otherwise one way of each method
+is tried: the methods' ways alternate, and N (0) is the way of the first one. With a name it begins with that method.
 
 An attack begins when verify reports that it watches. A trial counts only if the attack was within the watched span,
 according to the evidence; otherwise it is repeated with a longer span, with which the attack's other trials begin."""
@@ -26,6 +27,7 @@ import lab  # noqa: E402
 
 CPU = int(sys.argv[1])
 ALL = "all" in sys.argv[2:]
+FIRST_WAY = next((int(word) for word in sys.argv[2:] if word.isdecimal()), 0)
 BLINK_S = 0.4
 SHORTEST_SPAN_S, LONGEST_SPAN_S = 2, 64
 # x86-64, arch/x86/entry/syscalls/syscall_64.tbl
@@ -437,7 +439,7 @@ def attacks():
         kinds = ["interrupts", "page faults"] + ["quiet"] * (attack.name not in ONLY_LATE)
         ways = [(kind, back) for kind in kinds for back in backs]
         if not ALL:
-            ways = [ways[turn % len(ways)]]
+            ways = [ways[(turn + FIRST_WAY) % len(ways)]]
         for kind, back in ways:
             state, said = trial(attack, back, kind)
             text = f"{attack.name}, {'for a blink' if back else 'for good'}, {kind}"

@@ -5,7 +5,9 @@
 //! (`unit_add_slice_dependencies()`, src/core/unit.c, v257), so with such units it stays and only
 //! loses the limits. A slice that has no limits is taken over.
 
-use super::super::groups::{end_partition, group_using_cpusets, is_default_cpuset, remove_below};
+use super::super::groups::{
+    end_partition, group_using_cpusets, is_default_cpuset, is_valid_partition, remove_below,
+};
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::memory_moves::{cpus_of_change, cpus_of_removal};
 use super::super::moves::MovedOut;
@@ -25,6 +27,9 @@ const WAIT_STEP: Duration = Duration::from_millis(20);
 const TREE: &str = "/sys/fs/cgroup";
 /// The file that systemd writes to enable cpusets for the slice.
 const CONTROL: &str = "/sys/fs/cgroup/cgroup.subtree_control";
+
+/// The lists of a cpuset.
+const LISTS: [&str; 2] = ["cpuset.cpus", "cpuset.mems"];
 
 /// The directory of `systemctl set-property --runtime` (systemd 240 and later).
 const CONTROL_DIR: &str = "/run/systemd/system.control";
@@ -75,7 +80,7 @@ impl ChangeKind for ShieldSlice<'_> {
         let request: Vec<&str> = request.chain(properties.iter().map(String::as_str)).collect();
         // An active shield has the slice, or units are in it. Stopping it would kill its programs.
         let is_in_use = host.exists(&dir(unit));
-        let is_taken_over = is_in_use && is_default_cpuset(host, &dir(unit));
+        let is_taken_over = is_in_use && has_no_limits(host, &dir(unit));
         host.systemctl(&request)?;
         let started = host.systemctl(&["start", unit]).and_then(|()| {
             let shown = read_cpus(host, unit, cpus)?;
@@ -148,7 +153,7 @@ impl ShieldSlice<'_> {
 }
 
 fn read_original(host: &Host, unit: &str) -> Result<OriginalState> {
-    if host.exists(&dir(unit)) && !is_default_cpuset(host, &dir(unit)) {
+    if host.exists(&dir(unit)) && !has_no_limits(host, &dir(unit)) {
         return Ok(OriginalState::Present);
     }
     if let Some(file) = find_unit_file(host, unit) {
@@ -211,16 +216,31 @@ fn remove_limits(host: &Host, unit: &str) -> Result<()> {
         host.write(&exclusive, "")?;
     }
     host.systemctl(&["set-property", "--runtime", unit, "AllowedCPUs=", "AllowedMemoryNodes="])?;
-    // systemd does it later, in its event loop.
-    for file in ["cpuset.cpus", "cpuset.mems"].map(|file| format!("{group}/{file}")) {
-        let is_set = host.read_line(&file).is_ok_and(|text| !text.is_empty());
-        match is_set.then(|| host.write(&file, "")) {
-            Some(Err(error)) if error.is_stop() => return Err(error),
-            // The kernel may refuse it (ENOSPC); then systemd does it.
-            _ => {}
+    // systemd changes groups after it has answered, and before it takes the next request
+    // (`manager_loop()`, src/core/manager.c, v257). So this answer means that it has done so.
+    host.unit_property(unit, "AllowedCPUs")?;
+    // systemd disables cpusets for the slice if no other unit needs them. Otherwise it writes empty
+    // lists, which the kernel refuses for a group with tasks (ENOSPC, `validate_change()`,
+    // kernel/cgroup/cpuset.c, 6.12). All CPUs and memory nodes limit nothing either.
+    for list in LISTS {
+        let file = format!("{group}/{list}");
+        if host.read_line(&file).is_ok_and(|text| !text.is_empty()) {
+            host.write(&file, &host.read_line(&format!("{TREE}/{list}.effective"))?)?;
         }
     }
     forget_properties(host, unit)
+}
+
+/// Whether a group has no limits of a cpuset, also after [`remove_limits`].
+fn has_no_limits(host: &Host, group: &str) -> bool {
+    let numbers = |file: String| host.read_line(&file).ok()?.parse::<CpuSet>().ok();
+    let limits_nothing = |list: &&str| {
+        let all = numbers(format!("{TREE}/{list}.effective"));
+        let own = numbers(format!("{group}/{list}"));
+        all.zip(own).is_some_and(|(all, own)| own.is_empty() || all.is_subset(&own))
+    };
+    is_default_cpuset(host, group)
+        || (LISTS.iter().all(limits_nothing) && !is_valid_partition(host, group))
 }
 
 /// Waits for the CPUs of a slice that was active before: systemd sets them later, in its event
