@@ -1,7 +1,6 @@
 # An active shield changes: it grows, shrinks and moves, and switches protections off and on. After each change, and after
 # a kill at any moment, the machine is as if only that version had ever been applied. No program enters a CPU that stays.
 # `cpushield.kills` is how often a change is killed.
-# guest, slow: 6.12-rt --timeout 900 --append cpushield.kills=4
 # guest, slow: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=4
 # guest, slow: 6.1-rt --timeout 1200
 # guest, slow: 6.12-rt --timeout 1200

@@ -1,7 +1,6 @@
 # Two shields: they are made, listed and undone in any order and killed at any moment, and after each undo the machine
 # is as if only the other one had ever been applied. No program enters either of them.
 # `cpushield.kills` is how often an apply, and an undo, is killed.
-# guest, slow: 6.12-rt --timeout 900 --append cpushield.kills=3
 # guest, slow: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=3
 # guest, slow: 6.12-rt --timeout 1200
 # guest, slow: 6.12-rt --systemd --timeout 1200
