@@ -2,6 +2,7 @@
 //! change itself would have given them. The record of programs has the CPUs of both versions then
 //! ([`super::VersionChange::prepare`]); those of the version that stays are taken.
 
+use super::demoted;
 use super::raise;
 use super::record;
 use super::version_change::{place_threads, threads_in};
@@ -18,9 +19,12 @@ pub fn end_change(
     host: &Host,
     store: &Store,
 ) -> Result<Option<(String, Vec<ShieldNote>)>, ApplyError> {
-    let Some(ended) = apply::end_change(host, store)? else { return Ok(None) };
-    let notes = place_programs(host, store, &ended)
-        .unwrap_or_else(|error| vec![ShieldNote::ProgramsNotRecorded { error: error.to_string() }]);
+    let ended = apply::end_change(host, store)?;
+    let failed = |error: RunError| ShieldNote::ProgramsNotRecorded { error: error.to_string() };
+    let demoted = demoted::end_killed_change(host, store).map_err(failed);
+    let Some(ended) = ended else { return Ok(None) };
+    let mut notes = place_programs(host, store, &ended).unwrap_or_else(|error| vec![failed(error)]);
+    notes.extend(demoted.err());
     Ok(Some((ended.shield, notes)))
 }
 

@@ -12,6 +12,7 @@
 
 mod added;
 mod confine;
+mod demoted;
 mod destination;
 mod drift;
 mod ended_change;

@@ -28,6 +28,9 @@ pub struct RunRecord {
     pub needs: Vec<PriorityNeed>,
     /// Threads of running processes that were added.
     pub added: Vec<AddedThread>,
+    /// Threads that a change of their shield has made ordinary and that has not ended.
+    #[serde(default)]
+    pub demoted: Vec<DemotedThread>,
 }
 
 /// A kernel thread that was raised.
@@ -45,6 +48,18 @@ pub struct RaisedThread {
     pub original: SchedPolicy,
     /// The last policy it was given.
     pub given: SchedPolicy,
+}
+
+/// A real-time thread that a change of its shield has made ordinary.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DemotedThread {
+    /// The thread.
+    pub task: TaskId,
+    /// The shield.
+    pub shield: String,
+    /// Its original policy.
+    pub original: SchedPolicy,
 }
 
 /// A program that needs the kernel's threads above a priority on some CPUs.

@@ -7,7 +7,7 @@ use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
-use super::{RunError, ShieldPlacement, raise, record};
+use super::{RunError, ShieldPlacement, demoted, raise, record};
 use crate::apply::{self, ShieldWork, UnfinishedWork};
 use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
@@ -445,6 +445,7 @@ pub fn release(
     let place = plan.map(|plan| ShieldPlacement::new(host, &plan));
     let mut open = record::open(host, store)?;
     if let Some(place) = &place {
+        demoted::restore(host, &mut open, place)?;
         let added = open.record.added.iter().filter(|added| added.is_in(place));
         let mut pids: Vec<i32> = added.map(|added| added.pid).collect();
         pids.sort_unstable();

@@ -2,6 +2,7 @@
 //! place, and which CPUs the others get. While the kernel moves them, its threads are above the
 //! real-time ones on every CPU of both versions.
 
+use super::demoted;
 use super::order::{PRIORITY_MAX, order};
 use super::raise;
 use super::record::{self, AddedThread, OpenRecord, PriorityNeed};
@@ -42,8 +43,6 @@ pub struct VersionChange {
     needs: Vec<PriorityNeed>,
     /// The entries of added threads before.
     added: Vec<AddedThread>,
-    /// The policies of threads that were made ordinary.
-    demoted: Vec<(TaskId, SchedPolicy)>,
     /// Threads that the new version has no place for.
     pub in_the_way: Vec<ThreadInTheWay>,
 }
@@ -69,18 +68,8 @@ impl VersionChange {
             threads.push(ProgramThread { task, now, wanted });
         }
         let (old, new) = (old.shield.cpus.clone(), new.shield.cpus.clone());
-        let (needs, added, demoted) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(VersionChange {
-            place,
-            old,
-            new,
-            keeps_group,
-            threads,
-            needs,
-            added,
-            demoted,
-            in_the_way,
-        })
+        let (needs, added) = (Vec::new(), Vec::new());
+        Ok(VersionChange { place, old, new, keeps_group, threads, needs, added, in_the_way })
     }
 
     /// Prepares the threads for a move by the kernel, which puts them on any CPU of the group:
@@ -92,7 +81,8 @@ impl VersionChange {
     /// A kernel thread cannot be raised; then nothing has changed. Or the record cannot be written.
     pub fn prepare(&mut self, host: &Host, store: &Store) -> Result<Vec<ShieldNote>, RunError> {
         if !self.keeps_group {
-            return Ok(self.demote(host));
+            let threads = self.threads.iter().map(|thread| &thread.task);
+            return demoted::demote(host, store, &self.place, threads);
         }
         if self.old == self.new {
             return Ok(Vec::new());
@@ -137,31 +127,6 @@ impl VersionChange {
         open.save()
     }
 
-    /// Makes the real-time threads ordinary ones, which leave the shield.
-    fn demote(&mut self, host: &Host) -> Vec<ShieldNote> {
-        let mut notes = Vec::new();
-        for task in self.threads.iter().map(|thread| &thread.task) {
-            let (comm, tid) = (task.comm.clone(), task.id.tid);
-            let policy = match host.scheduling(tid) {
-                Ok(policy) if policy.rt_priority() > 0 => policy,
-                _ => continue,
-            };
-            match host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }) {
-                Ok(()) => {
-                    self.demoted.push((task.id, policy));
-                    let program = format!("{comm} ({tid}, {policy})");
-                    notes.push(ShieldNote::ProgramMadeOrdinary { program });
-                }
-                Err(error) if error.is_absent() => {}
-                Err(error) => {
-                    let answer = error.reason();
-                    notes.push(ProcessNote::KeepsPolicy { comm, tid, policy, answer }.into());
-                }
-            }
-        }
-        notes
-    }
-
     /// Raises the kernel's threads above all programs of the shield, on the CPUs of both versions.
     fn raise(&mut self, host: &Host, open: &mut OpenRecord<'_>) -> Result<(), RunError> {
         let cpus = self.old.union(&self.new);
@@ -203,7 +168,12 @@ impl VersionChange {
     #[must_use]
     pub fn finish(self, host: &Host, store: &Store) -> Vec<ShieldNote> {
         if !self.keeps_group {
-            return Vec::new();
+            let forgotten = demoted::forget(host, store, &self.place.name);
+            let error = forgotten.err().map(|error| error.to_string());
+            return error
+                .map(|error| ShieldNote::ProgramsNotRecorded { error })
+                .into_iter()
+                .collect();
         }
         let is_added = |id: TaskId| self.added.iter().any(|added| added.task == id);
         let wanted = self.threads.iter().map(|ProgramThread { task, wanted, .. }| {
@@ -270,14 +240,12 @@ impl VersionChange {
     /// kernel's threads. The failure of the change is reported; what cannot be restored stays on
     /// record.
     pub fn cancel(&self, host: &Host, store: &Store) {
-        for (task, policy) in self.demoted.iter().filter(|(task, _)| host.is_same_task(*task)) {
-            drop(host.set_scheduling(task.tid, *policy));
-        }
         let before = self.threads.iter().map(|ProgramThread { task, now, .. }| {
             (!has_cpus(host, task, now)).then_some((task, now))
         });
         drop(place_threads(host, before.flatten()));
         let Ok(mut open) = record::open(host, store) else { return };
+        drop(demoted::restore(host, &mut open, &self.place));
         for before in &self.added {
             let added = open.record.added.iter_mut().filter(|added| added.task == before.task);
             added.for_each(|added| added.clone_from(before));
