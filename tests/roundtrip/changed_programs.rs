@@ -8,7 +8,7 @@ use cpushield::apply::{self, ShieldNote};
 use cpushield::change::{Change, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{
-    self, CpuAssignment, NoPlaceReason, RunError, ShieldPlacement, VersionChange,
+    self, CpuAssignment, NoPlaceReason, RunError, RunRecord, ShieldPlacement, VersionChange,
 };
 use cpushield_linux::{CpuSet, Host, InjectedFault, SchedPolicy};
 use std::path::Path;
@@ -442,4 +442,59 @@ fn undo_after_a_killed_amendment_releases_the_programs() {
         undo(&bench, "a");
         same(&before, &bench.tree(), &format!("{remembers}"));
     }
+}
+
+/// The change to a version that has no group, with which the programs become ordinary ones.
+fn version_without_group(bench: &Bench, name: &str) -> (VersionChange, Plan) {
+    let (_, mut new) = version(bench, name, "2");
+    let setting = trees::write("/proc/sys/vm/stat_interval", "120", ValueComparison::Text);
+    new.steps = vec![trees::step(setting, false)];
+    let old = run::shield(&bench.host(), &bench.store(), Some(name)).unwrap();
+    (VersionChange::new(&bench.host(), &old, &new).unwrap(), new)
+}
+
+/// The priorities of both programs, and the policies on record.
+fn policies(bench: &Bench) -> ([u32; 2], bool) {
+    let record = bench.store().read("programs.json").unwrap().unwrap();
+    let record: RunRecord = serde_json::from_slice(&record).unwrap();
+    let is_on_record = !record.demoted.is_empty();
+    ([FIRST, SECOND].map(|tid| bench.host().scheduling(tid).unwrap().rt_priority()), is_on_record)
+}
+
+#[test]
+fn a_killed_change_that_makes_programs_ordinary_loses_no_policy() {
+    let (bench, _) = shield_with_programs(true, [50, 98]);
+    let (mut whole, new) = version_without_group(&bench, "a");
+    let (preparing, replacing) = (bench.host(), bench.host());
+    let notes = whole.prepare(&preparing, &bench.store()).unwrap();
+    assert_eq!((notes.len(), policies(&bench)), (2, ([0, 0], true)), "{notes:?}");
+    assert!(replace(&bench, &replacing, &new));
+    assert_eq!(whole.finish(&bench.host(), &bench.store()), Vec::<ShieldNote>::new());
+    assert_eq!(policies(&bench), ([0, 0], false));
+
+    let end = |bench: &Bench, when: &str| {
+        run::end_change(&bench.host(), &bench.store()).unwrap();
+        let live = run::shield(&bench.host(), &bench.store(), Some("a")).unwrap();
+        let keeps_group = live.steps.len() > 1;
+        let priorities = if keeps_group { [50, 98] } else { [0, 0] };
+        assert_eq!(policies(bench), (priorities, false), "{when}");
+        keeps_group
+    };
+    for at in 0..preparing.writes() {
+        let (bench, _) = shield_with_programs(true, [50, 98]);
+        let (mut change, _) = version_without_group(&bench, "a");
+        let host = bench.host().failing(InjectedFault::Stop { at });
+        let _ = change.prepare(&host, &bench.store());
+        assert!(end(&bench, &format!("killed at {at} before the change")));
+    }
+    let mut seen = [false, false];
+    for at in 0..replacing.writes() {
+        let (bench, _) = shield_with_programs(true, [50, 98]);
+        let (mut change, new) = version_without_group(&bench, "a");
+        change.prepare(&bench.host(), &bench.store()).unwrap();
+        if !replace(&bench, &bench.host().failing(InjectedFault::Stop { at }), &new) {
+            seen[usize::from(end(&bench, &format!("killed at {at}")))] = true;
+        }
+    }
+    assert!(seen[0], "{seen:?}");
 }
