@@ -27,7 +27,7 @@ impl InterferenceMonitor {
     /// Starts monitoring, right after the recording started. What another process changed before,
     /// while the instance was armed, shows in the settings.
     pub fn start(
-        instance: &TraceInstance<'_>,
+        instance: &mut TraceInstance<'_>,
         clock: &str,
         cpus: CpuSet,
         events: Vec<(&'static str, &'static str)>,

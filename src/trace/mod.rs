@@ -243,8 +243,12 @@ impl<'h> TraceRecorder<'h> {
         self.instance.start()?;
         let cpus = self.channels.iter().map(|channel| channel.cpu).collect();
         let events = self.events.clone();
-        self.interference =
-            Some(InterferenceMonitor::start(&self.instance, clock_name(self.tsc), cpus, events));
+        self.interference = Some(InterferenceMonitor::start(
+            &mut self.instance,
+            clock_name(self.tsc),
+            cpus,
+            events,
+        ));
         let begun = self.now();
         for channel in &mut self.channels {
             channel.tracker.recording_started(begun.0);

@@ -156,10 +156,11 @@ def both(first, second):
 
 
 class BpfProgram:
-    """A BPF program on a tracepoint that returns 0: the kernel then drops the event for every perf event
+    """A BPF program on tracepoints that returns 0: the kernel then drops the event for every perf event
     (perf_trace_run_bpf_submit() in kernel/events/core.c, 6.12)."""
 
-    files = []
+    def __init__(self, *events):
+        self.events, self.files = events, []
 
     def attach(self, base):
         call = ctypes.CDLL(None, use_errno=True).syscall
@@ -172,18 +173,48 @@ class BpfProgram:
         if program < 0:
             raise OSError(ctypes.get_errno(), "bpf")
         self.files = [program]
-        number = int(read(base, "events/irq_vectors/call_function_single_entry/id"))
-        event = ctypes.create_string_buffer(struct.pack("<IIQ", TRACEPOINT, 64, number).ljust(64, b"\0"))
-        counter = call(PERF_EVENT_OPEN, event, -1, 0, -1, 8)
-        if counter < 0:
-            raise OSError(ctypes.get_errno(), "perf_event_open")
-        self.files.append(counter)
-        fcntl.ioctl(counter, SET_BPF, program)
-        fcntl.ioctl(counter, COUNTERS_ON, 0)
+        for name in self.events:
+            number = int(read(base, f"events/{name}/id"))
+            event = ctypes.create_string_buffer(struct.pack("<IIQ", TRACEPOINT, 64, number).ljust(64, b"\0"))
+            counter = call(PERF_EVENT_OPEN, event, -1, 0, -1, 8)
+            if counter < 0:
+                raise OSError(ctypes.get_errno(), "perf_event_open")
+            self.files.append(counter)
+            fcntl.ioctl(counter, SET_BPF, program)
+            fcntl.ioctl(counter, COUNTERS_ON, 0)
 
     def detach(self):
         while self.files:
             os.close(self.files.pop())
+
+
+class OtherEvents:
+    """Triggers of two events that verify does not record switch the recording off and on: nothing is written to a file
+    of an event that it records. Both events are in use elsewhere before, so no code is patched for the triggers."""
+
+    EVENTS = ["events/syscalls/sys_enter_getppid", "events/syscalls/sys_enter_getpgrp"]
+    ELSEWHERE = ["/sys/kernel/tracing/instances/elsewhere-1", "/sys/kernel/tracing/instances/elsewhere-2"]
+
+    def prepare(self):
+        for base in self.ELSEWHERE:
+            os.mkdir(base)
+            for event in self.EVENTS:
+                put(f"{base}/{event}/enable", "1")
+
+    def off(self, base):
+        put(f"{base}/{self.EVENTS[0]}/trigger", "traceoff")
+        os.getppid()
+
+    def on(self, base):
+        put(f"{base}/{self.EVENTS[1]}/trigger", "traceon")
+        os.getpgrp()
+        put(f"{base}/{self.EVENTS[0]}/trigger", "!traceoff")
+        put(f"{base}/{self.EVENTS[1]}/trigger", "!traceon")
+
+    def restore(self):
+        for base in self.ELSEWHERE:
+            put(f"{base}/events/enable", "0")
+            os.rmdir(base)
 
 
 def stop_verify(base):
@@ -212,7 +243,10 @@ FAULT = "events/exceptions/page_fault_user"
 FIRST_TIMER = "events/irq_vectors/local_timer_entry/trigger"
 DISABLE = "disable_event:exceptions:page_fault_user"
 NOTHING = None
-BPF_PROGRAM = BpfProgram()
+BPF_PROGRAM = BpfProgram("irq_vectors/call_function_single_entry")
+BPF_PROGRAMS = BpfProgram("irq_vectors/call_function_single_entry", "exceptions/page_fault_user",
+                          "context_tracking/user_exit")
+OTHER_EVENTS = OtherEvents()
 # `back` reverts the attack after a short time; without it the attack is permanent. `before` prepares the machine before
 # verify starts, and `after` restores it after verify has ended. An early attack comes before the trace records.
 Attack = collections.namedtuple("Attack", "name act back before after early", defaults=[NOTHING] * 3 + [False])
@@ -263,6 +297,12 @@ ATTACKS = [Attack(*words) for words in [
     Attack("page faults off and the counters reset",
            both(write(f"{FAULT}/enable", "0"), counters(COUNTERS_RESET)), NOTHING),
     Attack("a BPF program that drops events", BPF_PROGRAM.attach, NOTHING, after=BPF_PROGRAM.detach),
+    Attack("triggers of other events", OTHER_EVENTS.off, OTHER_EVENTS.on, OTHER_EVENTS.prepare, OTHER_EVENTS.restore),
+    Attack("triggers of other events and BPF programs", both(BPF_PROGRAMS.attach, OTHER_EVENTS.off),
+           both(OTHER_EVENTS.on, lambda _: BPF_PROGRAMS.detach()), OTHER_EVENTS.prepare,
+           lambda: (BPF_PROGRAMS.detach(), OTHER_EVENTS.restore())),
+    Attack("a trigger of another event before it records", OTHER_EVENTS.off, NOTHING, OTHER_EVENTS.prepare,
+           OTHER_EVENTS.restore, early=True),
     Attack("verify stopped", stop_verify, continue_verify),
 ]
 # These hide nothing: verify reads later what was recorded. It must report what happened.

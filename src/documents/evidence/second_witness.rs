@@ -110,10 +110,16 @@ impl fmt::Display for WitnessDoubt {
     }
 }
 
-/// The enabled time is on the kernel's `local_clock()`, the span on the clock of the trace. Their
-/// rates differ by less than one part in this many (the refined and the first calibration of the
-/// TSC, arch/x86/kernel/tsc.c), and reading takes time.
-const CLOCKS_DIFFER: u64 = 100;
+/// The enabled time is on the kernel's `local_clock()`, the span on the clock of the trace. Both
+/// rates come from one calibration of the TSC, and NTP changes `CLOCK_MONOTONIC` by at most one
+/// part in this many (`tsc_refine_calibration_work()`, arch/x86/kernel/tsc.c; `MAXFREQ`,
+/// kernel/time/ntp.c, 6.12).
+const CLOCKS_DIFFER: u64 = 2_000;
+/// Where the TSC is unstable, `local_clock()` stays within one tick of the clock of the machine
+/// (`sched_clock_local()`, kernel/sched/clock.c, 6.12): 10 ms at 100 Hz, at both ends.
+const CLOCK_STEPS_NS: u64 = 20_000_000;
+/// A span of less than two seconds may miss at most this part.
+const MISSED_MAX: u64 = 100;
 
 /// How long a group of counters was enabled and counted between two reads, by `local_clock()`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +135,8 @@ pub struct CountedTime {
 #[must_use]
 pub fn check_coverage(counted: CountedTime, span_ns: u64) -> Option<WitnessDoubt> {
     let CountedTime { enabled_ns, running_ns } = counted;
-    let least_ns = span_ns - span_ns / CLOCKS_DIFFER;
+    let missed_ns = (span_ns / CLOCKS_DIFFER + CLOCK_STEPS_NS).min(span_ns / MISSED_MAX);
+    let least_ns = span_ns - missed_ns;
     let covered = enabled_ns >= least_ns && running_ns >= least_ns;
     (!covered).then_some(WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns })
 }
@@ -259,5 +266,12 @@ mod tests {
         let doubt = check(900_000_000, 900_000_000);
         assert!(matches!(doubt, Some(WitnessDoubt::NotCovering { .. })));
         assert!(check(second, 900_000_000).is_some());
+        let minute = 60 * second;
+        let missed = |missed| {
+            let time = minute - missed;
+            check_coverage(CountedTime { enabled_ns: time, running_ns: time }, minute)
+        };
+        assert!(missed(400_000_000).is_some(), "off for a blink of a long span");
+        assert_eq!(missed(50_000_000), None, "as far as the clocks may differ");
     }
 }

@@ -14,7 +14,7 @@ mod pipe;
 mod settings;
 mod tracer;
 
-pub use instance_watch::{InstanceAccess, InstanceWatch, TouchedFile};
+pub use instance_watch::{FileSystemWrites, InstanceAccess, InstanceWatch, TouchedFile};
 pub use pipe::{BufferStats, TracePipe};
 pub use settings::{ControlSetting, changed_settings, unexpected_settings};
 pub use tracer::{TimerlatFile, list_for_tracer};
@@ -202,6 +202,9 @@ pub struct TraceInstance<'h> {
     tracefs: Tracefs,
     dir: String,
     closed: bool,
+    /// What other processes have written since before the instance existed; `None` where the
+    /// kernel does not report it, and once [`TraceInstance::watch_files`] has taken it.
+    writes: Option<FileSystemWrites>,
 }
 
 impl<'h> TraceInstance<'h> {
@@ -243,8 +246,13 @@ impl<'h> TraceInstance<'h> {
     fn create(host: &'h Host, tracefs: Tracefs) -> Result<TraceInstance<'h>> {
         let n = INSTANCES.fetch_add(1, Ordering::Relaxed);
         let dir = format!("{}/instances/{INSTANCE}-{}-{n}", tracefs.root, std::process::id());
+        // Of a recorded machine, the file system holds other files, too.
+        let writes = match host.is_live() {
+            true => FileSystemWrites::start(host, &tracefs.root).ok(),
+            false => None,
+        };
         host.make_dir(&dir)?;
-        Ok(TraceInstance { host, tracefs, dir, closed: false })
+        Ok(TraceInstance { host, tracefs, dir, closed: false, writes })
     }
 
     fn configure(&mut self, settings: &InstanceSettings<'_>) -> Result<()> {

@@ -1,7 +1,9 @@
 //! Detects when another process writes to the control files of a tracing instance, or reads its
-//! pages. inotify(7) reports the access; fanotify(7), where it is allowed, reports the process.
+//! pages. inotify(7) reports each access to a file of some directories. fanotify(7) reports each
+//! write in the file system, also to the thousands of events that are not recorded, whose triggers
+//! can stop the recording; and it reports the process.
 //!
-//! Both watch directories, and tracefs may replace the inode of a directory that nothing holds open
+//! inotify watches inodes, and tracefs may replace the inode of a directory that nothing holds open
 //! (eventfs, fs/tracefs/event_inode.c, since 6.6). So each directory is kept open.
 
 use crate::error::{Error, Operation, Result};
@@ -12,11 +14,17 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// Opening one of these removes records, empties the buffer or stops the recording.
 const CONSUMED_BY_OPENING: &[&str] =
     &["trace", "trace_pipe", "trace_pipe_raw", "snapshot", "snapshot_raw", "free_buffer"];
+
+/// How many buffers of reports are read at a time. Another process may write faster than this one
+/// reads; then it has not seen every report.
+const READS_MAX: usize = 256;
 
 /// How another process accessed a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,24 +58,79 @@ pub struct InstanceWatch {
     dirs: HashMap<i32, String>,
     /// Keeps the inodes of the directories alive.
     _open_dirs: Vec<File>,
-    /// Reports the process; `None` without the privilege or the kernel option.
-    fanotify: Option<File>,
+    /// Reports every write; `None` without the privilege or the kernel option.
+    writes: Option<FileSystemWrites>,
     /// The name of the instance's directory, as it appears in paths.
     name: String,
 }
 
+/// The writes of other processes to the files of a file system.
+#[derive(Debug)]
+pub struct FileSystemWrites {
+    fanotify: File,
+}
+
+/// The writes since the last call: the process of each file, and whether some may be missing.
+#[derive(Debug, Default)]
+struct ReportedWrites {
+    by_file: HashMap<String, i32>,
+    incomplete: bool,
+}
+
+impl FileSystemWrites {
+    /// Starts to watch the file system of a directory.
+    ///
+    /// # Errors
+    /// EPERM without `CAP_SYS_ADMIN` in the first user namespace, ENOSYS without `CONFIG_FANOTIFY`.
+    pub fn start(host: &Host, dir: &str) -> io::Result<FileSystemWrites> {
+        let fanotify = fanotify_init()?;
+        fanotify_mark(&fanotify, &host.local_path(dir))?;
+        Ok(FileSystemWrites { fanotify })
+    }
+
+    /// The writes below a directory of this name by other processes.
+    fn drain(&mut self, name: &str) -> ReportedWrites {
+        let mut reported = ReportedWrites::default();
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let mut buffer = vec![0_u8; 16 << 10];
+        for _ in 0..READS_MAX {
+            let Ok(filled) = self.fanotify.read(&mut buffer) else { return reported };
+            for (file, pid) in parse_fanotify_events(&buffer[..filled]) {
+                let Some(file) = file else {
+                    reported.incomplete = true;
+                    continue;
+                };
+                let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                let path = path.unwrap_or_default().to_string_lossy().into_owned();
+                if let Some((_, below)) = path.split_once(&format!("/{name}/"))
+                    && pid != own
+                {
+                    reported.by_file.insert(below.to_owned(), pid);
+                }
+            }
+        }
+        reported.incomplete = true;
+        reported
+    }
+}
+
 impl InstanceWatch {
-    /// Starts to watch these directories below `root`; `""` is `root` itself.
+    /// Starts to watch these directories below `root`; `""` is `root` itself. `writes` is about
+    /// its file system, and may have been started before.
     ///
     /// # Errors
     /// The kernel's error: EMFILE or ENOSPC if this user has too many watches.
-    pub fn start(host: &Host, root: &str, dirs: &[String]) -> Result<InstanceWatch> {
+    pub fn start(
+        host: &Host,
+        root: &str,
+        dirs: &[String],
+        writes: Option<FileSystemWrites>,
+    ) -> Result<InstanceWatch> {
         let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)
             .map_err(|e| Error::io(Operation::Call, "inotify", e.into()))?;
-        let fanotify = fanotify_init().ok();
         let name = root.rsplit('/').next().unwrap_or_default().to_owned();
         let mut watch =
-            InstanceWatch { inotify, dirs: HashMap::new(), _open_dirs: Vec::new(), fanotify, name };
+            InstanceWatch { inotify, dirs: HashMap::new(), _open_dirs: Vec::new(), writes, name };
         for dir in dirs {
             watch.add(host, root, dir)?;
         }
@@ -88,11 +151,6 @@ impl InstanceWatch {
             | WatchFlags::DELETE_SELF;
         let descriptor = inotify::add_watch(&self.inotify, &*fd_path, flags)
             .map_err(|e| Error::io(Operation::Read, &path, e.into()))?;
-        if let Some(fanotify) = &self.fanotify
-            && fanotify_mark(fanotify, &fd_path).is_err()
-        {
-            self.fanotify = None;
-        }
         self.dirs.insert(descriptor, dir.to_owned());
         self._open_dirs.push(open_dir);
         Ok(())
@@ -116,31 +174,23 @@ impl InstanceWatch {
                 *known = access.max(*known);
             }
         }
-        let writers = self.writers();
+        let name = &self.name;
+        let reported = self.writes.as_mut().map(|writes| writes.drain(name)).unwrap_or_default();
+        for file in reported.by_file.keys() {
+            let known = touched.entry(file.clone()).or_insert(InstanceAccess::Written);
+            *known = InstanceAccess::Written.max(*known);
+        }
+        if reported.incomplete {
+            touched.insert(String::new(), InstanceAccess::Unknown);
+        }
         touched
             .into_iter()
             .map(|(file, access)| {
-                let pid = writers.get(&file).copied();
+                // 0 is a process of another PID namespace.
+                let pid = reported.by_file.get(&file).copied().filter(|pid| *pid > 0);
                 TouchedFile { file, access, pid }
             })
             .collect()
-    }
-
-    /// The process of each write since the last call, by file.
-    fn writers(&self) -> HashMap<String, i32> {
-        let mut found = HashMap::new();
-        let Some(mut fanotify) = self.fanotify.as_ref() else { return found };
-        let mut buffer = vec![0_u8; 16 << 10];
-        while let Ok(filled) = fanotify.read(&mut buffer) {
-            for (file, pid) in parse_fanotify_events(&buffer[..filled]) {
-                let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-                let path = path.unwrap_or_default().to_string_lossy().into_owned();
-                if let Some((_, below)) = path.split_once(&format!("/{}/", self.name)) {
-                    found.insert(below.to_owned(), pid);
-                }
-            }
-        }
-        found
     }
 }
 
@@ -184,22 +234,24 @@ fn fanotify_init() -> io::Result<File> {
     }
 }
 
-/// Makes the group report writes to the files of a directory. It does not report opening: the
+/// Makes the group report writes to the files of a file system. It does not report opening: the
 /// kernel hands over each file open, and opening a pipe of the trace again would do harm.
-fn fanotify_mark(group: &File, dir: &str) -> io::Result<()> {
-    let path = std::ffi::CString::new(dir).map_err(io::Error::other)?;
-    let mask = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE | libc::FAN_EVENT_ON_CHILD;
+fn fanotify_mark(group: &File, dir: &Path) -> io::Result<()> {
+    let path = std::ffi::CString::new(dir.as_os_str().as_bytes()).map_err(io::Error::other)?;
+    let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    let mask = libc::FAN_MODIFY | libc::FAN_CLOSE_WRITE;
     let (fd, cwd) = (group.as_raw_fd(), libc::AT_FDCWD);
     // SAFETY: the path is a C string that lives through the call.
-    match unsafe { libc::fanotify_mark(fd, libc::FAN_MARK_ADD, mask, cwd, path.as_ptr()) } {
+    match unsafe { libc::fanotify_mark(fd, flags, mask, cwd, path.as_ptr()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
 /// The files in a buffer of `struct fanotify_event_metadata` (include/uapi/linux/fanotify.h), each
-/// open, with the process that wrote to it.
-fn parse_fanotify_events(mut bytes: &[u8]) -> Vec<(File, i32)> {
+/// open, with the process that wrote to it. `None` for lost reports, and for a file that cannot be
+/// opened.
+fn parse_fanotify_events(mut bytes: &[u8]) -> Vec<(Option<File>, i32)> {
     const SIZE: usize = size_of::<libc::fanotify_event_metadata>();
     let mut found = Vec::new();
     while let Some(event) = bytes.first_chunk::<SIZE>() {
@@ -207,10 +259,9 @@ fn parse_fanotify_events(mut bytes: &[u8]) -> Vec<(File, i32)> {
         let (words, _) = event.as_chunks::<4>();
         let word = |at: usize| words.get(at).map_or(0, |word| i32::from_ne_bytes(*word));
         let (len, fd, pid) = (word(0), word(4), word(5));
-        if fd >= 0 {
-            // SAFETY: the kernel opened this file for this process, once for each event.
-            found.push((unsafe { File::from_raw_fd(fd) }, pid));
-        }
+        // SAFETY: the kernel opened this file for this process, once for each event.
+        let file = (fd >= 0).then(|| unsafe { File::from_raw_fd(fd) });
+        found.push((file, pid));
         let len = usize::try_from(len).unwrap_or(0).max(SIZE);
         bytes = bytes.get(len..).unwrap_or_default();
     }
@@ -222,6 +273,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::path::PathBuf;
+    use std::process::Command;
 
     fn scratch(name: &str) -> PathBuf {
         let dir = std::env::temp_dir().join(format!("watch-{name}-{}", std::process::id()));
@@ -238,7 +290,7 @@ mod tests {
         let dir = scratch("writes");
         let host = Host::recorded(&dir).unwrap();
         let dirs = ["", "events", "events/sched"].map(str::to_owned);
-        let mut watch = InstanceWatch::start(&host, "/mine", &dirs).unwrap();
+        let mut watch = InstanceWatch::start(&host, "/mine", &dirs, None).unwrap();
         assert_eq!(watch.drain(), []);
         fs::read(dir.join("mine/stats")).unwrap();
         fs::read(dir.join("mine/tracing_on")).unwrap();
@@ -257,11 +309,59 @@ mod tests {
                 ("tracing_on", InstanceAccess::Written),
             ]
         );
-        // The process is unknown without CAP_SYS_ADMIN.
-        let me = i32::try_from(std::process::id()).unwrap();
-        let pids: Vec<_> = touched.iter().filter_map(|file| file.pid).collect();
-        assert!(pids.is_empty() || pids == [me, me], "{pids:?}");
         assert_eq!(watch.drain(), []);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// Runs a command of a shell in a directory, and returns its number.
+    fn shell(dir: &Path, command: &str) -> i32 {
+        let mut child = Command::new("sh").args(["-c", command]).current_dir(dir).spawn().unwrap();
+        child.wait().unwrap();
+        i32::try_from(child.id()).unwrap()
+    }
+
+    #[test]
+    fn writes_to_files_that_are_not_recorded_are_reported_with_the_process() {
+        let dir = scratch("file-system");
+        let host = Host::recorded(&dir).unwrap();
+        let mounted = rustix::mount::mount(
+            "none",
+            &dir.join("mine"),
+            "tmpfs",
+            rustix::mount::MountFlags::empty(),
+            None,
+        );
+        let writes = mounted.map_err(io::Error::from);
+        let writes = writes.and_then(|()| FileSystemWrites::start(&host, "/mine"));
+        if let Err(why) = &writes {
+            eprintln!("NOT RUN: a file system of its own cannot be watched: {why}");
+        }
+        if let Ok(writes) = writes {
+            let root = dir.join("mine/instances/cpushield-1");
+            fs::create_dir_all(root.join("events/task/task_rename")).unwrap();
+            let early = shell(&root, "echo traceoff > events/task/task_rename/trigger");
+            fs::write(root.join("tracing_on"), "1\n").unwrap();
+            let start = |writes| {
+                let name = "/mine/instances/cpushield-1";
+                InstanceWatch::start(&host, name, &[String::new()], Some(writes)).unwrap()
+            };
+            let mut watch = start(writes);
+            let trigger = |pid| TouchedFile {
+                file: "events/task/task_rename/trigger".to_owned(),
+                access: InstanceAccess::Written,
+                pid: Some(pid),
+            };
+            assert_eq!(
+                watch.drain(),
+                [trigger(early)],
+                "before the watch; this process does not count"
+            );
+            let late = shell(&root, "echo '!traceoff' > events/task/task_rename/trigger");
+            shell(&dir.join("mine"), "echo 1 > elsewhere");
+            assert_eq!(watch.drain(), [trigger(late)]);
+            assert_eq!(watch.drain(), []);
+        }
+        let _ = rustix::mount::unmount(dir.join("mine"), rustix::mount::UnmountFlags::DETACH);
         fs::remove_dir_all(dir).unwrap();
     }
 
@@ -270,7 +370,7 @@ mod tests {
         let dir = scratch("gone");
         let host = Host::recorded(&dir).unwrap();
         let dirs = ["events/sched".to_owned()];
-        let mut watch = InstanceWatch::start(&host, "/mine", &dirs).unwrap();
+        let mut watch = InstanceWatch::start(&host, "/mine", &dirs, None).unwrap();
         fs::remove_dir_all(dir.join("mine/events/sched")).unwrap();
         assert!(fs::metadata(dir.join("mine/events/sched")).is_err());
         // The directory is still open, so inotify reports only that its files are gone.

@@ -55,11 +55,12 @@ impl TraceInstance<'_> {
         ControlSetting { file, text: text.map(|text| text.trim().to_owned()) }
     }
 
-    /// Starts to watch the files that decide what is recorded of these CPUs and events.
+    /// Starts to watch the files that decide what is recorded of these CPUs and events. Reports
+    /// what other processes have written since before the instance existed, where the kernel can.
     ///
     /// # Errors
     /// The kernel's error.
-    pub fn watch_files(&self, cpus: &CpuSet, events: &[(&str, &str)]) -> Result<InstanceWatch> {
+    pub fn watch_files(&mut self, cpus: &CpuSet, events: &[(&str, &str)]) -> Result<InstanceWatch> {
         let mut dirs = vec![String::new(), "events".to_owned()];
         dirs.extend(cpus.iter().map(|cpu| format!("per_cpu/cpu{cpu}")));
         for (system, event) in events {
@@ -70,9 +71,26 @@ impl TraceInstance<'_> {
         if self.host.exists(&self.path("options")) {
             dirs.push("options".to_owned());
         }
+        let writes = self.writes.take();
+        if writes.is_none() && self.host.is_live() {
+            // A trigger of any event can stop the recording.
+            dirs.extend(self.event_dirs()?);
+        }
         dirs.sort_unstable();
         dirs.dedup();
-        InstanceWatch::start(self.host, &self.dir, &dirs)
+        InstanceWatch::start(self.host, &self.dir, &dirs, writes)
+    }
+
+    /// The directories of all events and of their systems, below the instance.
+    fn event_dirs(&self) -> Result<Vec<String>> {
+        let mut dirs = Vec::new();
+        for system in self.host.list_directories(&self.path("events"))? {
+            let system = format!("events/{system}");
+            let events = self.host.list_directories(&self.path(&system))?;
+            dirs.extend(events.into_iter().map(|event| format!("{system}/{event}")));
+            dirs.push(system);
+        }
+        Ok(dirs)
     }
 }
 
