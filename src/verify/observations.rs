@@ -163,7 +163,8 @@ fn merge_rows(
             Tracepoint::Absent => true,
         };
         if untraced {
-            if row.cause == Cause::Irq {
+            // Stolen time is no interrupt.
+            if row.cause != Cause::Steal {
                 rows.iter_mut().for_each(forget_guess);
             }
             rows.push(row.clone());
