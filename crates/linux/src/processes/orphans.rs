@@ -173,7 +173,8 @@ fn descendants(host: &Host) -> Vec<Task> {
 
 /// A child that has ended and was not waited for.
 fn ended_child() -> Option<i32> {
-    // `WaitIdStatus` of rustix does not have the process ID.
+    // rustix 1.1 cannot answer this: the status of its `waitid` does not say which child ended, and
+    // its `waitpid` has no WNOWAIT, so it would take the end of `child` from its own waiter.
     // SAFETY: an all-zero siginfo is a valid value; the call writes at most that one.
     let (answer, pid) = unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
