@@ -12,6 +12,19 @@ pub const SELECTION_HINT: &str = "a list looks like 3, 2-3, 2-N, isolated or all
 /// The names of sets of CPUs.
 const NAMES: [&str; 4] = ["all", "active", "boot", "isolated"];
 
+/// The hint for a text that is not a selection.
+#[must_use]
+pub fn selection_hint(text: &str) -> String {
+    mask_hint(text).unwrap_or_else(|| SELECTION_HINT.to_owned())
+}
+
+/// The hint for a hexadecimal mask where a list is expected.
+#[must_use]
+pub fn mask_hint(text: &str) -> Option<String> {
+    let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
+    Some(format!("it is the mask of the list {cpus}; to convert masks: cpushield mask {text}"))
+}
+
 /// What the names of a selection mean on a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuNames {

@@ -1,40 +1,18 @@
-//! Parses values of the command line: numbers, times and CPU lists. An error here is wrong input
-//! (exit code 2) in every subcommand.
+//! Parses values of the command line: numbers, times and selections of CPUs. An error here is wrong
+//! input (exit code 2) in every subcommand.
 
-use crate::cpu_selection::{CpuSelection, SELECTION_HINT};
+use crate::cpu_selection::{CpuSelection, selection_hint};
 use crate::policy::parse_span;
-use crate::workflow::shield_options::mask_hint;
-use cpushield_linux::CpuSet;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
-
-/// Parses a CPU list.
-///
-/// # Errors
-/// It is not a list, or names no CPU.
-pub(super) fn cpu_list(text: &str) -> Result<CpuSet, String> {
-    match text.parse::<CpuSet>() {
-        Ok(cpus) if cpus.is_empty() => {
-            Err("it names no CPU; a list looks like 3 or 2-3".to_owned())
-        }
-        Ok(cpus) => Ok(cpus),
-        Err(error) => match mask_hint(text) {
-            Some(hint) => Err(format!("{error}; {hint}")),
-            None => Err(format!("{error}; a list looks like 3 or 2-3")),
-        },
-    }
-}
 
 /// Parses a selection of CPUs, which the machine resolves.
 ///
 /// # Errors
 /// It is not a selection, or names no CPU.
 pub(super) fn cpu_selection(text: &str) -> Result<CpuSelection, String> {
-    CpuSelection::parse(text).map_err(|error| {
-        let hint = mask_hint(text).unwrap_or_else(|| SELECTION_HINT.to_owned());
-        format!("{error}; {hint}")
-    })
+    CpuSelection::parse(text).map_err(|error| format!("{error}; {}", selection_hint(text)))
 }
 
 /// Parses the number of a process or a thread.

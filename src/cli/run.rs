@@ -4,7 +4,7 @@ use super::active::ActiveArgs;
 use super::help::HelpTail;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
-use crate::policy::parse_span;
+use crate::run::parse_deadline;
 use crate::ui::Ui;
 use crate::workflow::run_program::{ProgramCpus, ProgramRequest, run_program};
 use cpushield_linux::SchedPolicy;
@@ -47,7 +47,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     rr: Option<u32>,
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms
-    #[arg(long, value_name = "R/D/P", group = "policy", value_parser = deadline)]
+    #[arg(long, value_name = "R/D/P", group = "policy", value_parser = parse_deadline)]
     deadline: Option<SchedPolicy>,
     /// Highest priority that the program sets by itself, 1 to 98; the kernel threads of the
     /// shield's CPUs get a higher one
@@ -110,34 +110,10 @@ fn requested_policy(args: &RunArgs) -> Option<SchedPolicy> {
     fifo.or(rr).or(args.deadline).or(nice)
 }
 
-/// Parses `RUNTIME/DEADLINE/PERIOD` or `RUNTIME/PERIOD`.
-fn deadline(text: &str) -> Result<SchedPolicy, String> {
-    let times = text.split('/').map(parse_span).collect::<Result<Vec<u64>, String>>()?;
-    let (runtime_ns, deadline_ns, period_ns) = match times.as_slice() {
-        [runtime, period] => (*runtime, *period, *period),
-        [runtime, deadline, period] => (*runtime, *deadline, *period),
-        _ => return Err("expected RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms".to_owned()),
-    };
-    Ok(SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
-
-    #[test]
-    fn budgets_need_units_and_two_or_three_times() {
-        let budget = deadline("300us/1ms/2ms").unwrap();
-        let (runtime_ns, deadline_ns, period_ns) = (300_000, 1_000_000, 2_000_000);
-        assert_eq!(budget, SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns });
-        assert_eq!(deadline("0.3ms/1000us/0.002s").unwrap(), budget);
-        assert_eq!(deadline("1s/1min").unwrap(), deadline("1s/60s").unwrap());
-        assert_eq!(deadline("1ms/4ms").unwrap(), deadline("1ms/4ms/4ms").unwrap());
-        for wrong in ["1/2/3", "1ms", "1ms/2ms/3ms/4ms", "ms/ms", "99999999999999999999s/1s", ""] {
-            assert!(deadline(wrong).is_err(), "{wrong}");
-        }
-    }
 
     #[test]
     fn policies_exclude_each_other_and_the_program_keeps_its_dashes() {

@@ -12,6 +12,7 @@
 
 mod added;
 mod confine;
+mod deadline;
 mod demoted;
 mod destination;
 mod drift;
@@ -38,6 +39,7 @@ mod user;
 mod version_change;
 
 pub use added::{CpuAssignment, add};
+pub use deadline::parse_deadline;
 pub use drift::Drift;
 pub use ended_change::end_change;
 pub use error::RunError;

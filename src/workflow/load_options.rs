@@ -2,9 +2,14 @@
 
 use super::WorkContext;
 use super::active_shields::{cpus_of, known_shields};
+use crate::cpu_selection::mask_hint;
 use crate::failure::Failure;
 use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
 use cpushield_linux::{CpuSet, scratch_file};
+use std::str::FromStr;
+
+/// The form of a list of CPUs, as a hint.
+const LIST_HINT: &str = "a list looks like 3 or 2-3";
 
 /// The requested loads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,6 +86,32 @@ impl LoadOptions {
     }
 }
 
+impl FromStr for LoadCpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LoadCpus, String> {
+        match text {
+            "rest" => Ok(LoadCpus::Rest),
+            "all" => Ok(LoadCpus::All),
+            list => parse_cpus(list)
+                .map(LoadCpus::These)
+                .map_err(|why| format!("{why}; other values are rest and all")),
+        }
+    }
+}
+
+/// Parses a list of CPUs, which must name one.
+fn parse_cpus(text: &str) -> Result<CpuSet, String> {
+    match text.parse::<CpuSet>() {
+        Ok(cpus) if cpus.is_empty() => Err(format!("it names no CPU; {LIST_HINT}")),
+        Ok(cpus) => Ok(cpus),
+        Err(error) => {
+            let hint = mask_hint(text).unwrap_or_else(|| LIST_HINT.to_owned());
+            Err(format!("{error}; {hint}"))
+        }
+    }
+}
+
 impl LoadCpus {
     /// Selects CPUs from the online ones. `taken` CPUs are shielded or isolated.
     fn select(
@@ -113,6 +144,13 @@ impl LoadCpus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_cpus_of_a_load_are_two_words_or_a_list() {
+        assert_eq!("rest".parse(), Ok(LoadCpus::Rest));
+        assert_eq!("1".parse(), Ok(LoadCpus::These([1].into_iter().collect())));
+        assert!("some".parse::<LoadCpus>().unwrap_err().contains("rest and all"));
+    }
 
     #[test]
     fn a_load_avoids_the_shielded_and_the_measured_cpus() {

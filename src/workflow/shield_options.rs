@@ -6,7 +6,7 @@ use super::given_file::read_file;
 use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
 use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
-use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
+use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT, selection_hint};
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
@@ -17,7 +17,7 @@ use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up_group, look_up_user};
 use crate::survey::Machine;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::Host;
 use std::path::Path;
 use toml::Spanned;
 
@@ -92,8 +92,7 @@ impl ShieldOptions {
         if let Some(list) = &self.cpus {
             let selected = CpuSelection::parse(list).and_then(|list| list.resolve(&names));
             let list = selected.map_err(|why| {
-                let hint = mask_hint(list).unwrap_or_else(|| SELECTION_HINT.to_owned());
-                Failure::usage(format!("--cpus: {why}")).hint(hint)
+                Failure::usage(format!("--cpus: {why}")).hint(selection_hint(list))
             })?;
             // The list on the command line replaces every choice of the policy.
             *request = ShieldRequest {
@@ -358,13 +357,6 @@ pub fn switchable_names() -> Vec<&'static str> {
     switch_names()
 }
 
-/// The hint for a hexadecimal mask where a list is expected.
-#[must_use]
-pub fn mask_hint(text: &str) -> Option<String> {
-    let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
-    Some(format!("it is the mask of the list {cpus}; to convert masks: cpushield mask {text}"))
-}
-
 /// Reads the limits of a shield in a policy file; `None` without a file. `shield` names one of
 /// several in it.
 ///
@@ -425,6 +417,7 @@ fn why_unknown(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::CpuSet;
 
     fn options() -> ShieldOptions {
         ShieldOptions::default()
