@@ -13,7 +13,7 @@ fn root() -> &'static Path {
 /// The pages of the book, and README.
 fn pages() -> Vec<PathBuf> {
     let mut pages = vec![root().join("README.md")];
-    for dir in ["docs", "docs/guides", "docs/explanation"] {
+    for dir in ["docs", "docs/guides", "docs/explanation", "docs/measurements"] {
         for entry in fs::read_dir(root().join(dir)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|end| end == "md") {
@@ -24,21 +24,42 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands of a page: lines of its `sh` blocks that begin with cpushield.
-fn commands(text: &str) -> Vec<String> {
-    let mut commands = Vec::new();
+/// The lines of the `sh` blocks of a page.
+fn shell_lines(text: &str) -> Vec<&str> {
+    let mut lines = Vec::new();
     let mut is_shell = false;
     for line in text.lines() {
-        if let Some(language) = line.strip_prefix("```") {
-            is_shell = language.split(' ').next() == Some("sh");
-            continue;
-        }
-        let line = line.strip_prefix("sudo ").unwrap_or(line);
-        if is_shell && line.starts_with("cpushield ") {
-            commands.push(line.split(" #").next().unwrap_or(line).trim_end().to_owned());
+        match line.strip_prefix("```") {
+            Some(language) => is_shell = language.split(' ').next() == Some("sh"),
+            None if is_shell => lines.push(line),
+            None => {}
         }
     }
-    commands
+    lines
+}
+
+/// A command of cpushield without its path, and without `sudo` and variables in front of it; `None`
+/// for a command of another program.
+fn command_of(line: &str) -> Option<String> {
+    let (first, rest) = line.split_once(' ')?;
+    let is_variable = |(name, _): (&str, &str)| {
+        name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    };
+    if first == "sudo" || first.split_once('=').is_some_and(is_variable) {
+        return command_of(rest);
+    }
+    let is_program = first == "cpushield" || first.ends_with("/cpushield");
+    is_program.then(|| format!("cpushield {}", rest.split(" #").next().unwrap_or(rest).trim_end()))
+}
+
+/// The programs whose commands name cpushield as a package or a unit.
+const OTHER_PROGRAMS: &[&str] = &["sudo apt ", "systemctl "];
+
+/// The commands of a page that its `sh` blocks have.
+fn commands(text: &str) -> Vec<String> {
+    let lines = shell_lines(text).into_iter().filter(|line| line.contains("cpushield "));
+    let ours = lines.filter(|line| OTHER_PROGRAMS.iter().all(|it| !line.starts_with(it)));
+    ours.map(|line| command_of(line).unwrap_or_else(|| panic!("no command: {line}"))).collect()
 }
 
 fn check_command(command: &str) -> Result<(), String> {
@@ -56,20 +77,41 @@ fn every_command_of_the_book_is_accepted() {
                 .unwrap_or_else(|error| panic!("{}: {command}: {error}", page.display()));
         }
     }
-    assert!(count > 40, "only {count} commands were found");
+    assert!(count > 120, "only {count} commands were found");
     assert!(check_command("cpushield verify --fro 30s").is_err());
+}
+
+#[test]
+fn a_command_is_found_after_variables_and_across_lines() {
+    let page = "Use `sudo cpushield\nverify` and\n`ExecStart=cpushield run --fifo P -- …`.\n";
+    assert_eq!(commands_in_sentences(page), ["cpushield verify", "cpushield run --fifo 50 -- …"]);
+    let page = "```sh\nA_B=3 cpushield undo  # as root\nsystemctl stop cpushield # undo\n```\n";
+    assert_eq!(commands(page), ["cpushield undo"]);
+    let units = "ExecStart=cpushield run -- a\nExecStart=/bin/cpushield undo\nExecStart=/bin/b c\n";
+    assert_eq!(commands_of_units(units), ["cpushield run -- a", "cpushield undo"]);
+}
+
+/// The paragraphs of a page, without its blocks of code, each as one line.
+fn paragraphs(text: &str) -> Vec<String> {
+    let mut is_block = false;
+    let mut paragraphs = vec![String::new()];
+    for line in text.lines() {
+        is_block ^= line.starts_with("```");
+        match paragraphs.last_mut() {
+            Some(last) if !is_block && !line.trim().is_empty() => *last += &format!("{line} "),
+            _ => paragraphs.push(String::new()),
+        }
+    }
+    paragraphs
 }
 
 /// The commands inside sentences (`` `cpushield status` ``), with a value for each placeholder.
 fn commands_in_sentences(text: &str) -> Vec<String> {
-    let mut is_block = false;
     let mut commands = Vec::new();
-    for line in text.lines() {
-        is_block ^= line.starts_with("```");
-        if !is_block {
-            let quoted = line.split('`').skip(1).step_by(2);
-            commands.extend(quoted.filter(|code| code.starts_with("cpushield ")).map(with_values));
-        }
+    for paragraph in paragraphs(text) {
+        let quoted = paragraph.split('`').skip(1).step_by(2);
+        let quoted = quoted.map(|code| code.strip_prefix("ExecStart=").unwrap_or(code));
+        commands.extend(quoted.filter_map(command_of).map(|command| with_values(&command)));
     }
     commands
 }
@@ -77,6 +119,7 @@ fn commands_in_sentences(text: &str) -> Vec<String> {
 fn with_values(command: &str) -> String {
     let words = command.split(' ').map(|word| match word {
         "PID" => "4711",
+        "P" => "50",
         "TOOL" => "cset",
         word => word,
     });
@@ -85,9 +128,7 @@ fn with_values(command: &str) -> String {
 
 /// What a unit starts: the command of its `ExecStart=` lines.
 fn commands_of_units(text: &str) -> Vec<String> {
-    let starts = text.lines().filter_map(|line| line.strip_prefix("ExecStart="));
-    let commands = starts.filter_map(|command| command.split_once("/cpushield "));
-    commands.map(|(_, arguments)| format!("cpushield {arguments}")).collect()
+    text.lines().filter_map(|line| command_of(line.strip_prefix("ExecStart=")?)).collect()
 }
 
 /// A sentence may name a subcommand without its arguments.
