@@ -1,5 +1,5 @@
 //! Export: a [`crate::trace::recording::TraceRecording`] → files for other programs. Pure:
-//! it writes to a given writer, which `cli` opens.
+//! it writes to a given writer, which `workflow` opens.
 
 pub mod perfetto;
 mod protobuf;
