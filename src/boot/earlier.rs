@@ -7,7 +7,9 @@ use super::document::{BootJournal, FileBytes, ParameterChange, SavedFile};
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::line;
-use super::loaders::{self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader};
+use super::loaders::{
+    self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader, generator_of,
+};
 use super::restore::text_before;
 use cpushield_linux::{FileAttributes, Host, Store};
 use std::collections::BTreeMap;
@@ -57,7 +59,7 @@ impl EarlierApply {
             let is_planned = plan.edits.iter().any(|edit| edit.path == *path)
                 || plan.generated.contains(path)
                 || plan.removed.contains(path)
-                || loader.is_generated(path);
+                || generator_of(loader, path).is_some();
             match (text, present) {
                 _ if is_planned => {}
                 (Some(text), present) if present.map(|(bytes, _)| bytes) != Some(text) => {

@@ -17,7 +17,7 @@ pub(super) fn find_changes(
     let mut changes: Vec<EntryChange> = Vec::new();
     let chosen = found.entries.iter().filter(|it| versions.contains(&it.version.as_str()));
     for entry in chosen.filter(|it| !it.ours && it.purpose.is_none()) {
-        let is_copied = loader.copies_entries();
+        let is_copied = loader.generator().is_some();
         let is_next = changes.iter().any(|change| change.version == entry.version);
         // Of several entries of a kernel, the first one is copied.
         if words.is_empty() || is_copied && is_next {

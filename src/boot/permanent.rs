@@ -5,7 +5,7 @@ use super::document::{BootJournal, EarlierJournal, EarlierState};
 use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::save_journal;
-use super::loaders::{BootLoader, EarlierTexts, EntryPosition, ParameterAssignment};
+use super::loaders::{BootLoader, EarlierTexts, EntryPosition, ParameterAssignment, generator_of};
 use super::present_files::{PresentTexts, read_originals};
 use super::restore::{find_loader, restore_earlier_texts};
 use super::trial_unit;
@@ -46,7 +46,7 @@ pub(super) fn make_permanent(
                 known.left = saved.left;
                 // A generated file is read again, without our entries, because kernels may have
                 // been installed or removed. In any other file the trial's text is no original.
-                if loader.is_generated(&saved.path) {
+                if generator_of(loader, &saved.path).is_some() {
                     known.original = saved.original;
                 }
             }

@@ -42,7 +42,7 @@ impl LinesToCheck<'_> {
             let found = self.find_new(&entry.args, &words, &entry.version);
             let place = |finding: &LintFinding| {
                 let theirs = finding.words().into_iter().find(|word| !is_ours(&words, word));
-                let source = theirs.and_then(|word| loader.source(self.host, line::name_of(word)));
+                let source = theirs.and_then(|word| self.source(loader, line::name_of(word)));
                 source.or_else(|| Some(entry.place.clone()))
             };
             warnings.extend(self.sort(&entry.version, found, place)?);
@@ -57,6 +57,11 @@ impl LinesToCheck<'_> {
     pub(super) fn check_words(&self, version: &str) -> Result<Vec<BootWarning>, BootError> {
         let found = self.find_new("", &self.words(), version);
         self.sort(version, found, |_| None)
+    }
+
+    /// The file and line from which a generated menu has this parameter.
+    fn source(&self, loader: &dyn BootLoader, keyword: &str) -> Option<String> {
+        loader.generator()?.source(self.host, keyword)
     }
 
     fn words(&self) -> Vec<String> {
@@ -110,7 +115,7 @@ impl LinesToCheck<'_> {
             }
             _ => String::new(),
         };
-        let place = loader.source(self.host, &keyword).filter(|_| !keyword.is_empty());
+        let place = self.source(loader, &keyword).filter(|_| !keyword.is_empty());
         Err(BootError::Conflict {
             version: entry.version.clone(),
             place: place.unwrap_or_else(|| entry.place.clone()),
@@ -140,7 +145,7 @@ impl LinesToCheck<'_> {
         }
         Err(BootError::ListsDiffer {
             version: entry.version.clone(),
-            place: loader.source(self.host, "isolcpus").unwrap_or_else(|| entry.place.clone()),
+            place: self.source(loader, "isolcpus").unwrap_or_else(|| entry.place.clone()),
             isolcpus: isolation_setup(&entry.args, self.possible, rules)
                 .cpus(IsolationKind::Domain),
             fault: Box::new(fault),

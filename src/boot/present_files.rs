@@ -5,7 +5,7 @@ use super::document::{BootPlan, EntryChange, FileBytes, SavedFile};
 use super::earlier::find_menu;
 use super::entry_changes::find_changes;
 use super::error::BootError;
-use super::loaders::{BootFilePlan, BootLoader};
+use super::loaders::{BootFilePlan, BootLoader, generator_of};
 use cpushield_linux::{FileAttributes, Host, Store};
 use std::collections::BTreeMap;
 
@@ -36,7 +36,10 @@ pub(super) fn read_originals(
             (Some(_), Some(edit)) if loader.creates(path) => {
                 return Err(BootError::Foreign { path: edit.path.clone() });
             }
-            (Some(bytes), None) => Some(loader.without_ours(&bytes)),
+            (Some(bytes), None) => Some(match loader.generator() {
+                Some(generator) => generator.without_ours(&bytes),
+                None => bytes,
+            }),
             (original, _) => original,
         };
         let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
@@ -110,7 +113,7 @@ impl PresentTexts {
         loader: &dyn BootLoader,
         mut files: Vec<SavedFile>,
     ) -> Vec<SavedFile> {
-        for saved in files.iter_mut().filter(|saved| loader.is_generated(&saved.path)) {
+        for saved in files.iter_mut().filter(|saved| generator_of(loader, &saved.path).is_some()) {
             let present = self.0.get(&saved.path).and_then(Option::as_deref);
             saved.original = present.map(|text| FileBytes::new(&loader.without_trial(text)));
         }

@@ -7,7 +7,7 @@ use super::document::{
 };
 use super::error::BootError;
 use super::journal::{invalid_journal, remove_journal, save_journal};
-use super::loaders::{self, BootLoader};
+use super::loaders::{self, BootLoader, generator_of};
 use super::trial_unit;
 use cpushield_linux::{Host, Store};
 
@@ -100,7 +100,7 @@ pub(super) fn restore_earlier_texts(
     let files = journal.files.iter().filter(|saved| !trial_unit::is_unit(&saved.path));
     // What is generated needs the other files. The last one written goes first: it names others.
     let (generated, edited): (Vec<_>, Vec<_>) =
-        files.partition(|saved| loader.is_generated(&saved.path));
+        files.partition(|saved| generator_of(loader, &saved.path).is_some());
     for saved in edited.into_iter().rev().chain(generated) {
         let mut saved = saved.clone();
         if state == EarlierState::Replaced {
@@ -132,21 +132,21 @@ fn restore_earlier_text(
         return Ok(FileFate::AlreadySo);
     }
     let is_only_ours = now == saved.left.as_ref().and_then(FileBytes::get);
-    let generated = loader.is_generated(path);
-    let changed = match (original, now) {
-        (None, _) => {
+    let generator = generator_of(loader, path);
+    let changed = match (original, now, generator) {
+        (None, _, _) => {
             if !is_only_ours {
                 notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
             }
             host.erase_file(path)?;
             return Ok(FileFate::Removed);
         }
-        (Some(original), now) if is_only_ours || now.is_none() => {
+        (Some(original), now, _) if is_only_ours || now.is_none() => {
             host.replace_file(path, &original, saved.access())?;
             return Ok(FileFate::Restored);
         }
-        (Some(_), _) if generated => loader.generate(host, path)?,
-        (Some(_), now) => {
+        (Some(_), _, Some(generator)) => generator.generate(host)?,
+        (Some(_), now, None) => {
             let now = now.unwrap_or_default();
             match loader.without_trial(&now) {
                 rest if rest != now => rest,
@@ -154,12 +154,12 @@ fn restore_earlier_text(
             }
         }
     };
-    if generated && loader.without_trial(&changed) != changed {
+    if generator.is_some() && loader.without_trial(&changed) != changed {
         return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &changed, access)?;
-    Ok(if generated { FileFate::Regenerated } else { FileFate::WordsRemoved })
+    Ok(if generator.is_some() { FileFate::Regenerated } else { FileFate::WordsRemoved })
 }
 
 /// The words that the files may have: while an apply replaces those of an earlier one, both.
@@ -177,7 +177,8 @@ fn is_only_ours(loader: &dyn BootLoader, saved: &SavedFile, now: Option<&[u8]>) 
     let original = saved.original.as_ref().and_then(FileBytes::get);
     is(&saved.left)
         || saved.replaced.is_some() && is(&saved.replaced)
-        || loader.is_generated(&saved.path) && now.map(|now| loader.without_ours(now)) == original
+        || generator_of(loader, &saved.path)
+            .is_some_and(|generator| now.map(|now| generator.without_ours(now)) == original)
 }
 
 /// The text that a file had before its words were written; `None`: it did not exist. A file that
@@ -189,14 +190,14 @@ pub(super) fn text_before(
     words: &[String],
 ) -> Option<Vec<u8>> {
     let original = saved.original.as_ref().and_then(FileBytes::get);
-    let generated = loader.is_generated(&saved.path);
-    if original.is_none() && !generated || is_only_ours(loader, saved, now) {
+    let generator = generator_of(loader, &saved.path);
+    if original.is_none() && generator.is_none() || is_only_ours(loader, saved, now) {
         return original;
     }
     let now = now?;
-    match generated {
-        true => Some(loader.without_ours(now)),
-        false => Some(loader.strip_words(now, words).unwrap_or_else(|| now.to_vec())),
+    match generator {
+        Some(generator) => Some(generator.without_ours(now)),
+        None => Some(loader.strip_words(now, words).unwrap_or_else(|| now.to_vec())),
     }
 }
 
@@ -224,38 +225,38 @@ fn restore_file(
     if now == original {
         return Ok(FileFate::AlreadySo);
     }
-    let generated = loader.is_generated(path);
     let only_ours = is_only_ours(loader, saved, now.as_deref());
-    match original {
-        Some(original) if only_ours => {
+    let generator = match (original, generator_of(loader, path)) {
+        (Some(original), _) if only_ours => {
             host.replace_file(path, &original, saved.access())?;
             return Ok(FileFate::Restored);
         }
         // A file that we created is removed, even when it was changed since.
-        None if !generated => {
+        (None, None) => {
             if !only_ours {
                 notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
             }
             host.erase_file(path)?;
             return Ok(FileFate::Removed);
         }
-        _ if generated => {
+        (_, Some(generator)) => {
             // Without our entries there is nothing to remove.
-            if now.as_ref().is_some_and(|now| loader.without_ours(now) == *now) {
+            if now.as_ref().is_some_and(|now| generator.without_ours(now) == *now) {
                 return Ok(FileFate::Drifted);
             }
+            generator
         }
         // Keeps what other programs wrote since, and removes our words.
-        _ => {
+        (Some(_), None) => {
             let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));
             let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
             host.replace_file(path, &stripped, host.access(path)?)?;
             return Ok(FileFate::WordsRemoved);
         }
-    }
+    };
     // The file was generated again since, for example after a kernel was installed.
-    let generated = loader.generate(host, path)?;
-    if loader.without_ours(&generated) != generated {
+    let generated = generator.generate(host)?;
+    if generator.without_ours(&generated) != generated {
         return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());

@@ -383,8 +383,14 @@ pub(super) fn write_files(
         host.erase_file(path)?;
     }
     for path in &file_plan.generated {
-        let generated = loader.generate(host, path)?;
-        let rest = others(loader, journal, &generated);
+        let Some(generator) = loader.generator() else {
+            return Err(BootError::wrong(format!("no program generates {path}"), None));
+        };
+        let generated = generator.generate(host)?;
+        let rest = match journal.earlier.as_ref().map(|earlier| earlier.state) {
+            Some(EarlierState::Kept) => loader.without_trial(&generated),
+            Some(EarlierState::Replaced) | None => generator.without_ours(&generated),
+        };
         let Some(saved) = journal.files.iter_mut().find(|saved| saved.path == *path) else {
             continue;
         };
@@ -410,14 +416,6 @@ pub(super) fn write_files(
         }
     }
     Ok(())
-}
-
-/// A generated file without the entries that the journal adds.
-fn others(loader: &dyn BootLoader, journal: &BootJournal, generated: &[u8]) -> Vec<u8> {
-    match journal.earlier.as_ref().map(|earlier| earlier.state) {
-        Some(EarlierState::Kept) => loader.without_trial(generated),
-        Some(EarlierState::Replaced) | None => loader.without_ours(generated),
-    }
 }
 
 /// Checks that everything except our own entries is unchanged.

@@ -110,7 +110,7 @@ pub struct BootFilePlan {
     pub edits: Vec<FileEdit>,
     /// Files of cpushield to remove, before others are generated.
     pub removed: Vec<String>,
-    /// Files that [`BootLoader::generate`] generates.
+    /// Files that the [`MenuGenerator`] generates.
     pub generated: Vec<String>,
 }
 
@@ -159,6 +159,30 @@ pub struct LoaderPageRow {
     pub later: &'static str,
 }
 
+/// The program of a boot loader that generates its menu from other files. It would overwrite an
+/// edit of an entry, so existing entries stay as they are, and copies of them get the words.
+pub trait MenuGenerator {
+    /// Whether it generates this file.
+    fn generates(&self, path: &str) -> bool;
+
+    /// Generates the menu, without writing it.
+    ///
+    /// # Errors
+    /// There is no such program, or it fails.
+    fn generate(&self, host: &Host) -> Result<Vec<u8>, BootError>;
+
+    /// A generated file without our entries.
+    fn without_ours(&self, generated: &[u8]) -> Vec<u8>;
+
+    /// The file and line that give a kernel this parameter, for a user who wants to change it.
+    fn source(&self, host: &Host, keyword: &str) -> Option<String>;
+}
+
+/// What generates this file; `None` when it is edited.
+pub fn generator_of<'a>(loader: &'a dyn BootLoader, path: &str) -> Option<&'a dyn MenuGenerator> {
+    loader.generator().filter(|generator| generator.generates(path))
+}
+
 /// One boot loader.
 pub trait BootLoader: Sync {
     /// Its name.
@@ -183,22 +207,9 @@ pub trait BootLoader: Sync {
         assignment: &ParameterAssignment,
     ) -> Result<BootFilePlan, BootError>;
 
-    /// The file and line that give a kernel this parameter, for a user who wants to change it.
-    fn source(&self, _host: &Host, _keyword: &str) -> Option<String> {
+    /// What generates its menu; `None` when the files of the menu are edited.
+    fn generator(&self) -> Option<&dyn MenuGenerator> {
         None
-    }
-
-    /// Generates a file with the loader's own program, without writing it.
-    ///
-    /// # Errors
-    /// There is no such program, or it fails.
-    fn generate(&self, _host: &Host, path: &str) -> Result<Vec<u8>, BootError> {
-        Err(BootError::Wrong { why: format!("no program generates {path}"), hint: None })
-    }
-
-    /// A generated file without our entries.
-    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
-        generated.to_vec()
     }
 
     /// A file without our entries at [`EntryPosition::OverEarlier`].
@@ -253,16 +264,6 @@ pub trait BootLoader: Sync {
 
     /// Whether an edit creates this file, so that it must not exist before.
     fn creates(&self, _path: &str) -> bool {
-        false
-    }
-
-    /// Whether existing entries always stay as they are, and copies of them get the words.
-    fn copies_entries(&self) -> bool {
-        false
-    }
-
-    /// Whether [`BootLoader::generate`] generates this file.
-    fn is_generated(&self, _path: &str) -> bool {
         false
     }
 

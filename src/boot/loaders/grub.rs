@@ -6,7 +6,7 @@
 
 use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    LoaderPageRow, ParameterAssignment,
+    LoaderPageRow, MenuGenerator, ParameterAssignment,
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate, read_if_present};
@@ -106,42 +106,8 @@ impl BootLoader for GrubLoader {
         Ok(BootFilePlan { edits, removed, generated })
     }
 
-    fn source(&self, host: &Host, keyword: &str) -> Option<String> {
-        let mut paths = vec!["/etc/default/grub".to_owned()];
-        for name in host.list("/etc/default/grub.d").unwrap_or_default() {
-            paths.push(format!("/etc/default/grub.d/{name}"));
-        }
-        for path in paths {
-            let text = host.read(&path).unwrap_or_default();
-            if let Some(line) = text.lines().position(|line| sets_parameter(line, keyword)) {
-                return Some(format!("{path}:{}", line + 1));
-            }
-        }
-        None
-    }
-
-    fn generate(&self, host: &Host, _path: &str) -> Result<Vec<u8>, BootError> {
-        let (_, program) = locate(host).unwrap_or(("", "grub-mkconfig"));
-        let output = host.query_program(&[program], b"")?;
-        let check = program.replace("mkconfig", "script-check");
-        match host.query_program(&[&check], &output.out) {
-            Err(error) if !error.is_absent() => return Err(error.into()),
-            // It comes with grub-mkconfig; without it the check is skipped.
-            _ => {}
-        }
-        let text = String::from_utf8_lossy(&output.out);
-        menu::parse(&text).map_err(|error| BootError::Unparsable {
-            path: format!("the output of {program}"),
-            why: error.to_string(),
-        })?;
-        Ok(output.out)
-    }
-
-    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
-        match std::str::from_utf8(generated) {
-            Ok(text) => generator::without_ours(text, &[FIRST, LAST, OVER_EARLIER]).into_bytes(),
-            Err(_) => generated.to_vec(),
-        }
+    fn generator(&self) -> Option<&dyn MenuGenerator> {
+        Some(self)
     }
 
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
@@ -176,13 +142,49 @@ impl BootLoader for GrubLoader {
     fn creates(&self, _path: &str) -> bool {
         true
     }
+}
 
-    fn copies_entries(&self) -> bool {
-        true
+impl MenuGenerator for GrubLoader {
+    fn generates(&self, path: &str) -> bool {
+        path.ends_with("/grub.cfg")
     }
 
-    fn is_generated(&self, path: &str) -> bool {
-        path.ends_with("/grub.cfg")
+    fn generate(&self, host: &Host) -> Result<Vec<u8>, BootError> {
+        let (_, program) = locate(host).unwrap_or(("", "grub-mkconfig"));
+        let output = host.query_program(&[program], b"")?;
+        let check = program.replace("mkconfig", "script-check");
+        match host.query_program(&[&check], &output.out) {
+            Err(error) if !error.is_absent() => return Err(error.into()),
+            // It comes with grub-mkconfig; without it the check is skipped.
+            _ => {}
+        }
+        let text = String::from_utf8_lossy(&output.out);
+        menu::parse(&text).map_err(|error| BootError::Unparsable {
+            path: format!("the output of {program}"),
+            why: error.to_string(),
+        })?;
+        Ok(output.out)
+    }
+
+    fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(generated) {
+            Ok(text) => generator::without_ours(text, &[FIRST, LAST, OVER_EARLIER]).into_bytes(),
+            Err(_) => generated.to_vec(),
+        }
+    }
+
+    fn source(&self, host: &Host, keyword: &str) -> Option<String> {
+        let mut paths = vec!["/etc/default/grub".to_owned()];
+        for name in host.list("/etc/default/grub.d").unwrap_or_default() {
+            paths.push(format!("/etc/default/grub.d/{name}"));
+        }
+        for path in paths {
+            let text = host.read(&path).unwrap_or_default();
+            if let Some(line) = text.lines().position(|line| sets_parameter(line, keyword)) {
+                return Some(format!("{path}:{}", line + 1));
+            }
+        }
+        None
     }
 }
 
