@@ -5,6 +5,9 @@ use crate::change::{EffectTime, Risk};
 use serde::Serialize;
 use std::borrow::Cow;
 
+/// The version of the format of [`ExplainPage`].
+const SCHEMA: u32 = 1;
+
 /// An entry of a registry.
 pub trait RegistryEntry: Copy {
     /// Its name in the registry.
@@ -21,6 +24,8 @@ pub trait ExplainedEntry: Copy {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainPage {
+    /// The version of this format.
+    pub schema: u32,
     /// The name of the page.
     pub name: Cow<'static, str>,
     /// What it is about.
@@ -53,6 +58,7 @@ impl ExplainPage {
         text: impl Into<Cow<'static, str>>,
     ) -> ExplainPage {
         ExplainPage {
+            schema: SCHEMA,
             name: name.into(),
             kind,
             summary,

@@ -23,10 +23,10 @@ fn example(name: &str) -> VerifyDocument {
 
 fn judged(evidence: Evidence, limits: &VerifyLimits) -> VerifyDocument {
     let verdict = judge(&evidence, limits, &|_| RemedyAnswer::Unknown);
-    VerifyDocument { evidence, verdict }
+    VerifyDocument::new(evidence, verdict)
 }
 
-fn check(name: &str, VerifyDocument { evidence, verdict }: &VerifyDocument) {
+fn check(name: &str, VerifyDocument { evidence, verdict, .. }: &VerifyDocument) {
     let screen = terminal_blocks(&verdict::blocks(evidence, verdict), COLUMNS, &unpainted);
     let file =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/verdict_screens/{name}.txt"));

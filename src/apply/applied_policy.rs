@@ -4,14 +4,27 @@ use super::document::AppliedPlan;
 use crate::documents::plan::{Plan, Shield};
 use serde::Serialize;
 
+/// The version of the format of [`AppliedPolicy`].
+const SCHEMA: u32 = 1;
+
 /// What `apply --all --json` prints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedPolicy {
+    /// The version of this format.
+    pub schema: u32,
     /// The shields of the policy, in the order in which they were applied.
     pub shields: Vec<AppliedShield>,
     /// Active shields that are not in the policy. They were left alone.
     pub others: Vec<Shield>,
+}
+
+impl AppliedPolicy {
+    /// An applied policy with these shields, next to others.
+    #[must_use]
+    pub fn new(shields: Vec<AppliedShield>, others: Vec<Shield>) -> AppliedPolicy {
+        AppliedPolicy { schema: SCHEMA, shields, others }
+    }
 }
 
 /// A shield of a policy that is in force now.

@@ -13,6 +13,9 @@ use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::Serialize;
 use std::fmt;
 
+/// The version of the format of [`AppliedPlan`].
+const SCHEMA: u32 = 1;
+
 /// The progress of an apply.
 #[derive(Debug, Clone, Copy)]
 pub struct ApplyProgress<'a> {
@@ -28,6 +31,8 @@ pub struct ApplyProgress<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedPlan {
+    /// The version of this format.
+    pub schema: u32,
     /// The shield.
     pub shield: Shield,
     /// The result of each runtime step.
@@ -38,6 +43,14 @@ pub struct AppliedPlan {
     #[serde(with = "with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<ShieldNote>>"))]
     pub notes: Vec<ShieldNote>,
+}
+
+impl AppliedPlan {
+    /// A plan of this shield, before its first step.
+    #[must_use]
+    pub fn new(shield: Shield, journal: String) -> AppliedPlan {
+        AppliedPlan { schema: SCHEMA, shield, steps: Vec::new(), journal, notes: Vec::new() }
+    }
 }
 
 /// The result of one step.

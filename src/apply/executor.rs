@@ -98,8 +98,8 @@ pub(super) fn run_plan(
     drop(run);
     match halt {
         None => {
-            let shield = plan.shield.clone();
-            Ok(AppliedPlan { shield, steps, journal: store.path(JOURNAL), notes: Vec::new() })
+            let applied = AppliedPlan::new(plan.shield.clone(), store.path(JOURNAL));
+            Ok(AppliedPlan { steps, ..applied })
         }
         Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
         Some(halt) => {

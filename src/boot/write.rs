@@ -448,6 +448,7 @@ fn summarize(
     let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
     let entry = ours.and_then(|entry| entry.id.clone());
     Ok(WrittenParameters {
+        schema: SCHEMA,
         loader: loader.name().to_owned(),
         next: found.next_boot(),
         next_has: found.next_entry().is_some_and(|entry| entry.has_words(&words)),

@@ -55,5 +55,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &AddArgs) -> Result<(), Failure> 
     args.active.select(&mut work)?;
     let assignment = if args.spread { CpuAssignment::All } else { CpuAssignment::One(args.cpu) };
     let moved = add_processes(&work, &args.tids, assignment)?;
-    show_done(ui, &moved, || moved_blocks(&moved, "in the shield"))
+    show_done(ui, &moved, || moved_blocks(&moved.processes, "in the shield"))
 }

@@ -339,10 +339,10 @@ fn conclude(ui: &Ui, global: &GlobalArgs, args: &ConcludeArgs) -> Result<(), Fai
     if let (Some(goal), Some(within)) = (args.reboot_unless.and_then(UntilArg::goal), args.within) {
         let until = TrialDeadline { goal, within_s: within.as_secs() };
         let Some(end) = reboot_unless_reached(&work, until)? else { return Ok(()) };
-        return show(ui, &end, || boot_trial_blocks(&end));
+        return show(ui, &end, || boot_trial_blocks(&end.end));
     }
     let end = conclude_trial(&work)?;
-    show(ui, &end, || boot_trial_blocks(&end))
+    show(ui, &end, || boot_trial_blocks(&end.end))
 }
 
 /// Runs `boot undo`.
@@ -352,7 +352,7 @@ fn conclude(ui: &Ui, global: &GlobalArgs, args: &ConcludeArgs) -> Result<(), Fai
 fn undo(ui: &Ui, global: &GlobalArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
     let undone = undo_boot(&work)?;
-    show(ui, &undone, || boot_undone_blocks(undone.as_ref()))
+    show(ui, &undone, || boot_undone_blocks(undone.removed.as_ref()))
 }
 
 /// Runs `boot status`. The exit code is 0 when every parameter is in force, 1 when one is not,

@@ -42,7 +42,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failu
     let work = global.open_live(ui)?;
     let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
     let document = disable_shield(&work, fate)?;
-    let DisabledShield { disabled, active, active_unknown, undone } = &document;
+    let DisabledShield { disabled, active, active_unknown, undone, .. } = &document;
     show_done(ui, &document, || {
         disabled_blocks(disabled.as_ref(), active, active_unknown.as_deref(), undone)
     })?;

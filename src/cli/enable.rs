@@ -56,14 +56,14 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
     let when = if args.now { ApplyTime::NowToo } else { ApplyTime::NextBoot };
     if args.all {
         let document = enable_policy(&work, &args.disturb.policy_options(&args.request), when)?;
-        let EnabledPolicy { enabled, applied } = &document;
+        let EnabledPolicy { enabled, applied, .. } = &document;
         return show_done(ui, &document, || enabled_policy_blocks(enabled, applied.as_ref()));
     }
     let mut words = apply_arguments(&args.request);
     words.extend(args.disturb.disturb.then(|| "--disturb".to_owned()));
     let options = args.disturb.options(&args.request);
     let (document, plan) = enable_shield(&work, &options, words, when)?;
-    let EnabledShield { enabled, applied } = &document;
+    let EnabledShield { enabled, applied, .. } = &document;
     show_done(ui, &document, || enabled_blocks(enabled, applied.as_ref().zip(plan.as_ref())))
 }
 

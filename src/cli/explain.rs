@@ -5,7 +5,7 @@ use super::completions::KnownWord;
 use super::help::HelpTail;
 use crate::failure::Failure;
 use crate::ui::Ui;
-use crate::workflow::explained_page::{explain, list_pages, pages, static_names};
+use crate::workflow::explained_page::{explain, list_pages, page_list, static_names};
 
 /// Explain a tunable, a cause of interruptions, or a name from a table
 ///
@@ -36,8 +36,8 @@ pub(super) const HELP: HelpTail = HelpTail {
 /// There is no such name.
 pub fn run(ui: &Ui, args: &ExplainArgs) -> Result<(), Failure> {
     if args.name.is_empty() {
-        let pages = pages();
-        return ui.show(&pages, || list_pages(&pages, ui.width()));
+        let list = page_list();
+        return ui.show(&list, || list_pages(&list.pages, ui.width()));
     }
     let page = explain(&args.name.join(" "))?;
     ui.show(&page, || page.text(ui.width()))

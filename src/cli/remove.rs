@@ -48,5 +48,5 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RemoveArgs) -> Result<(), Failur
     let mut work = global.open_to_change(ui)?;
     args.active.select(&mut work)?;
     let moved = remove_processes(&work, &args.tids)?;
-    show_done(ui, &moved, || moved_blocks(&moved, "out of the shield"))
+    show_done(ui, &moved, || moved_blocks(&moved.processes, "out of the shield"))
 }

@@ -158,8 +158,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     }
     let watched = session.watch_and_judge(SurveyWhen::Interrupted)?;
     let VerifyResult { evidence, verdict, recording, .. } = watched;
-    let document = VerifyDocument { evidence, verdict };
-    let VerifyDocument { evidence, verdict } = &document;
+    let document = VerifyDocument::new(evidence, verdict);
+    let VerifyDocument { evidence, verdict, .. } = &document;
     show(ui, &document, || report::blocks(evidence, verdict))?;
     session.save(&document)?;
     session.export(recording, evidence, verdict)?;

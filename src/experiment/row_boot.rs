@@ -11,6 +11,7 @@ const MARK: &str = "cpushield.experiment";
 
 /// How a boot differs from the original one, in which the experiment began.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowBoot {
     /// The release of another kernel; `None` is the one of the original boot.
     pub kernel: Option<String>,

@@ -11,9 +11,15 @@ use crate::plan::CpuCandidate;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 
+/// The version of the format of [`DryRun`].
+const SCHEMA: u32 = 1;
+
 /// What an experiment would do: the document of `--dry-run`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DryRun {
+    /// The version of this format.
+    pub schema: u32,
     /// The name of the experiment.
     pub name: String,
     /// The CPUs that are measured in any row.
@@ -36,6 +42,7 @@ pub struct DryRun {
 
 /// A row of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DryRunRow {
     /// Its name.
     pub name: String,
@@ -45,6 +52,7 @@ pub struct DryRunRow {
 
 /// The time between two reboots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootPeriod {
     /// What the experiment changes in the boot.
     pub boot: RowBoot,
@@ -64,6 +72,7 @@ pub fn describe_dry_run(
     let dry_rows =
         matrix.rows.iter().map(|row| DryRunRow { name: row.name.clone(), cpus: row.cpus.clone() });
     DryRun {
+        schema: SCHEMA,
         name: matrix.name.clone(),
         cpus: matrix.rows.iter().flat_map(|row| row.cpus.iter()).collect(),
         rows: dry_rows.collect(),

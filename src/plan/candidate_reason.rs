@@ -5,6 +5,7 @@ use std::fmt;
 
 /// Why a set of CPUs is worth trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum CandidateReason {
     /// `cpushield plan` would choose it.

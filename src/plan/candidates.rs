@@ -17,17 +17,21 @@ const CANDIDATES_MAX: usize = 8;
 
 /// A set of CPUs to try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuCandidate {
     /// The CPUs, with the siblings that stay idle.
     pub cpus: CpuSet,
     /// Why it is worth trying.
     #[serde(serialize_with = "with_text::serialize")]
+    #[cfg_attr(feature = "schema", schemars(with = "with_text::WithText<CandidateReason>"))]
     pub reason: CandidateReason,
     /// Why the rules choose these CPUs.
     #[serde(serialize_with = "with_text::list::serialize")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<with_text::WithText<ChoiceReason>>"))]
     pub why: Vec<ChoiceReason>,
     /// What speaks against it.
     #[serde(serialize_with = "with_text::list::serialize")]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<with_text::WithText<ChoiceWarning>>"))]
     pub warnings: Vec<ChoiceWarning>,
 }
 

@@ -261,8 +261,7 @@ mod tests {
     fn screen(name: &str, notes: Vec<ShieldNote>) -> String {
         let request = ShieldRequest { name: name.to_owned(), ..ShieldRequest::default() };
         let plan = plan(&plain(4), &request).unwrap();
-        let (shield, journal) = (plan.shield.clone(), String::new());
-        let applied = AppliedPlan { shield, steps: Vec::new(), journal, notes };
+        let applied = AppliedPlan { notes, ..AppliedPlan::new(plan.shield.clone(), String::new()) };
         terminal_blocks(&applied_blocks(&applied, &plan), 100, &unpainted)
     }
 

@@ -45,7 +45,7 @@ pub use ended_change::end_change;
 pub use error::RunError;
 pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};
-pub use moved_process::MovedProcess;
+pub use moved_process::{MovedProcess, MovedProcesses};
 pub use operator::*;
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
 pub use placement::{ChosenCpu, ShieldPlacement, check_move};

@@ -66,7 +66,7 @@ pub(super) fn apply_shields(
     }
     warn_of_nohz_full(work);
     let others = planned.others.into_iter().map(|plan| plan.shield).collect();
-    Ok(AppliedPolicy { shields: done, others })
+    Ok(AppliedPolicy::new(done, others))
 }
 
 /// Plans a shield once more on the machine with the shields before it, and applies that plan.

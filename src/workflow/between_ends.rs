@@ -176,7 +176,7 @@ impl MeasuredEnd {
     }
 
     fn add_verify(&mut self, verify: &VerifyDocument) {
-        let VerifyDocument { evidence, verdict } = verify;
+        let VerifyDocument { evidence, verdict, .. } = verify;
         let guest = evidence.guest.map_or("unknown", |guest| if guest { "yes" } else { "no" });
         self.machine.insert("guest".to_owned(), guest.to_owned());
         if let Some(machine) = &evidence.machine {
@@ -417,7 +417,8 @@ mod tests {
         });
         let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
         let parse = |evidence: &Evidence| {
-            let text = json!({ "evidence": evidence, "verdict": verdict }).to_string();
+            let document = VerifyDocument::new(evidence.clone(), verdict.clone());
+            let text = json!(document).to_string();
             MeasuredEnd::parse(&text, None, "v.json").unwrap()
         };
         let end = parse(&evidence);

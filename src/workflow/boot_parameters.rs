@@ -11,7 +11,7 @@ use crate::boot::loaders::BootFilePlan;
 use crate::boot::plan::{BootRequest, for_row, plan};
 pub use crate::boot::write::{DefaultEntry, EntryStart, ParameterTerm};
 use crate::boot::{
-    BootPlan, BootStatus, RemovedParameters, UnknownWords, WrittenParameters, earlier,
+    BootPlan, BootStatus, UndoneParameters, UnknownWords, WrittenParameters, earlier,
     goal_of_this_boot, kexec, status, write,
 };
 pub use crate::boot::{TrialDeadline, TrialGoal};
@@ -179,8 +179,8 @@ pub fn start_kernel(work: &WorkContext<'_>, written: &WrittenParameters) -> Resu
 ///
 /// # Errors
 /// A file could not be restored.
-pub fn undo_boot(work: &WorkContext<'_>) -> Result<Option<RemovedParameters>, Failure> {
-    Ok(write::undo(&work.host, &work.store)?)
+pub fn undo_boot(work: &WorkContext<'_>) -> Result<UndoneParameters, Failure> {
+    Ok(write::undo(&work.host, &work.store)?.into())
 }
 
 /// Reads which parameters were requested, written and booted, and which are in force.

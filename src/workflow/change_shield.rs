@@ -111,12 +111,7 @@ fn repair(host: &Host, store: &Store, plan: &Plan) -> Result<AppliedPlan, Failur
     let machine = survey_shielded(host, store, plan);
     let outcomes = apply::outcomes(host, store)?;
     let lacking = missing(&machine, plan, &outcomes, &BTreeSet::new());
-    let mut applied = AppliedPlan {
-        shield: plan.shield.clone(),
-        steps: Vec::new(),
-        journal: store.path(apply::JOURNAL),
-        notes: Vec::new(),
-    };
+    let mut applied = AppliedPlan::new(plan.shield.clone(), store.path(apply::JOURNAL));
     if lacking.is_empty() {
         applied.notes.push(ShieldNote::Unchanged { shield: name.clone() });
         return Ok(applied);

@@ -7,7 +7,7 @@ use super::{WorkContext, active_shields, catch_stops, verdict_check};
 use crate::apply::ShieldPresence;
 use crate::boot::trial::{self, TrialObservation};
 use crate::boot::{
-    BootError, TrialDeadline, TrialDoubt, TrialEnd, TrialGoal, is_reached, uptime_s,
+    BootError, ConcludedTrial, TrialDeadline, TrialDoubt, TrialGoal, is_reached, uptime_s,
 };
 use crate::change::EffectTime;
 use crate::documents::evidence::Verdict;
@@ -34,7 +34,7 @@ const FALL_BACK_S: u64 = 60;
 ///
 /// # Errors
 /// There is no trial, the machine has not been rebooted since, or a boot file cannot be written.
-pub fn conclude_trial(work: &WorkContext<'_>) -> Result<TrialEnd, Failure> {
+pub fn conclude_trial(work: &WorkContext<'_>) -> Result<ConcludedTrial, Failure> {
     let WorkContext { ui, host, store, .. } = work;
     catch_stops()?;
     trial::remove_stale_unit(host, store)?;
@@ -60,7 +60,7 @@ pub fn conclude_trial(work: &WorkContext<'_>) -> Result<TrialEnd, Failure> {
             Some(_) => {}
         }
     }
-    Ok(trial::conclude(host, store, &doubts)?)
+    Ok(trial::conclude(host, store, &doubts)?.into())
 }
 
 /// Waits until the user can reach the machine, as the trial requires it. Returns a doubt when the
@@ -133,7 +133,7 @@ fn wait_until(host: &Host, goal: TrialGoal, last_s: u64, on_wait: impl Fn()) -> 
 pub fn reboot_unless_reached(
     work: &WorkContext<'_>,
     until: TrialDeadline,
-) -> Result<Option<TrialEnd>, Failure> {
+) -> Result<Option<ConcludedTrial>, Failure> {
     let WorkContext { ui, host, store, .. } = work;
     catch_stops()?;
     match wait_until(host, until.goal, until.within_s, || {}) {
@@ -142,7 +142,7 @@ pub fn reboot_unless_reached(
         GoalEnd::Late => {}
     }
     let end = match trial::conclude(host, store, &[not_reached(until)]) {
-        Ok(end) => Some(end),
+        Ok(end) => Some(end.into()),
         // Another process concluded or undid the trial, so a user can reach the machine.
         Err(BootError::NoTrial | BootError::NotBooted { .. }) => return Ok(None),
         Err(error) => {

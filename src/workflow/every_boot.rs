@@ -20,9 +20,15 @@ use cpushield_linux::sched;
 use serde::Serialize;
 use std::path::{Path, absolute};
 
+/// The version of the format of these documents.
+pub const SCHEMA: u32 = 1;
+
 /// What `enable --json` prints.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnabledShield {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
     /// The command that every boot runs, and the file that runs it.
     pub enabled: Enabled,
     /// What `--now` did.
@@ -31,7 +37,10 @@ pub struct EnabledShield {
 
 /// What `enable --all --json` prints.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EnabledPolicy {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
     /// The command that every boot runs, and the file that runs it.
     pub enabled: Enabled,
     /// What `--now` did.
@@ -40,7 +49,10 @@ pub struct EnabledPolicy {
 
 /// What `disable --json` prints.
 #[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DisabledShield {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
     /// What was removed; `None` when nothing was enabled.
     pub disabled: Option<Enabled>,
     /// The shields that stay active.
@@ -94,7 +106,7 @@ pub fn enable_shield(
     };
     let enabled = file.install(work, when)?;
     let (applied, plan) = applied.unzip();
-    Ok((EnabledShield { enabled, applied }, plan))
+    Ok((EnabledShield { schema: SCHEMA, enabled, applied }, plan))
 }
 
 /// Installs the file that applies every shield of this policy file at every boot, or of the default
@@ -121,7 +133,8 @@ pub fn enable_policy(
         ApplyTime::NowToo => Some(apply_shields(work, options, ProgramsInTheWay::Refuse)?),
         ApplyTime::NextBoot => None,
     };
-    Ok(EnabledPolicy { enabled: command.install(work, when)?, applied })
+    let enabled = command.install(work, when)?;
+    Ok(EnabledPolicy { schema: SCHEMA, enabled, applied })
 }
 
 /// What every boot runs, and what was planned for it.
@@ -219,7 +232,7 @@ pub fn disable_shield(
         Ok(plans) => (plans.into_iter().map(|plan| plan.shield).collect(), None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    Ok(DisabledShield { disabled, active, active_unknown, undone })
+    Ok(DisabledShield { schema: SCHEMA, disabled, active, active_unknown, undone })
 }
 
 /// Takes down what every boot applied. Without that, it is the only shield.

@@ -11,6 +11,7 @@ use crate::latency::{INSTRUMENTS, instruments};
 use crate::load::KINDS;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry, nearest};
 use crate::report::table::{Align, fit, fold};
+use serde::Serialize;
 
 /// The page about the policy file; its man page is made from the same text.
 pub const POLICY: &str = include_str!("../../docs/policy.md");
@@ -134,6 +135,25 @@ pub fn pages() -> Vec<ExplainPage> {
         .chain(explain_all(INSTRUMENTS))
         .chain(explain_all(KINDS))
         .collect()
+}
+
+/// The version of the format of [`PageList`].
+const SCHEMA: u32 = 1;
+
+/// What `explain --json` prints without a name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PageList {
+    /// The version of this format.
+    pub schema: u32,
+    /// Every page, in the order of the list.
+    pub pages: Vec<ExplainPage>,
+}
+
+/// The document of all pages.
+#[must_use]
+pub fn page_list() -> PageList {
+    PageList { schema: SCHEMA, pages: pages() }
 }
 
 /// The name of the page about a boot parameter, given with or without a value. Other words are

@@ -4,7 +4,7 @@ use super::operators::remove_as_operator;
 use super::{WorkContext, catch_stops};
 use crate::apply::JournalLoadError;
 use crate::failure::Failure;
-use crate::run::{self, CpuAssignment, MovedProcess, RunError, ShieldPlacement};
+use crate::run::{self, CpuAssignment, MovedProcess, MovedProcesses, RunError, ShieldPlacement};
 use cpushield_linux::{Error, process};
 
 /// Moves processes, or threads, into the shield.
@@ -16,11 +16,11 @@ pub fn add_processes(
     work: &WorkContext<'_>,
     tids: &[i32],
     assignment: CpuAssignment,
-) -> Result<Vec<MovedProcess>, Failure> {
+) -> Result<MovedProcesses, Failure> {
     catch_stops()?;
     let place = find_place(work)?;
     let moved = tids.iter().map(|tid| run::add(&work.host, &work.store, &place, *tid, assignment));
-    Ok(moved.collect::<Result<_, _>>()?)
+    Ok(MovedProcesses::new(moved.collect::<Result<_, _>>()?))
 }
 
 /// Moves processes, or threads, out of the shield. An operator, who may not do so, asks the helper
@@ -28,14 +28,11 @@ pub fn add_processes(
 ///
 /// # Errors
 /// There is no shield, or a task is not in it or cannot be moved.
-pub fn remove_processes(
-    work: &WorkContext<'_>,
-    tids: &[i32],
-) -> Result<Vec<MovedProcess>, Failure> {
+pub fn remove_processes(work: &WorkContext<'_>, tids: &[i32]) -> Result<MovedProcesses, Failure> {
     catch_stops()?;
     let place = match find_place(work) {
         Ok(place) => place,
-        Err(error) => return remove_otherwise(work, tids, error),
+        Err(error) => return Ok(MovedProcesses::new(remove_otherwise(work, tids, error)?)),
     };
     let mut moved = Vec::new();
     for (nth, tid) in tids.iter().enumerate() {
@@ -48,7 +45,7 @@ pub fn remove_processes(
             }
         }
     }
-    Ok(moved)
+    Ok(MovedProcesses::new(moved))
 }
 
 /// Asks the helper if this user lacks the permission; otherwise fails with the error.

@@ -108,9 +108,26 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
     printed::<crate::apply::AppliedPolicy>("apply-all.schema.json", "cpushield apply --all --json"),
     printed::<shield_status::StatusDocument>("status.schema.json", "cpushield status --json"),
     printed::<undo_shields::UndoDocument>("undo.schema.json", "cpushield undo --json"),
+    printed::<every_boot::EnabledShield>("enable.schema.json", "cpushield enable --json"),
+    printed::<every_boot::EnabledPolicy>("enable-all.schema.json", "cpushield enable --all --json"),
+    printed::<every_boot::DisabledShield>("disable.schema.json", "cpushield disable --json"),
+    printed::<crate::run::MovedProcesses>(
+        "moved.schema.json",
+        "cpushield add --json, cpushield remove --json",
+    ),
     printed::<crate::boot::BootPlan>("boot-plan.schema.json", "cpushield boot plan --json"),
+    printed::<crate::boot::WrittenParameters>(
+        "boot-apply.schema.json",
+        "cpushield boot apply --json",
+    ),
     printed::<crate::boot::BootStatus>("boot-status.schema.json", "cpushield boot status --json"),
+    printed::<crate::boot::UndoneParameters>("boot-undo.schema.json", "cpushield boot undo --json"),
+    printed::<crate::boot::ConcludedTrial>(
+        "boot-conclude.schema.json",
+        "cpushield boot conclude --json",
+    ),
     printed::<crate::registry::ExplainPage>("explain.schema.json", "cpushield explain NAME --json"),
+    printed::<explained_page::PageList>("explain-list.schema.json", "cpushield explain --json"),
     printed::<crate::documents::cpu_sets::MaskDocument>(
         "mask.schema.json",
         "cpushield mask --json",
@@ -135,6 +152,14 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
     printed::<crate::experiment::search::OptionSearch>(
         "search.schema.json",
         "cpushield experiment --minimize --json",
+    ),
+    printed::<crate::experiment::DryRun>(
+        "dry-run.schema.json",
+        "cpushield experiment --dry-run --json",
+    ),
+    printed::<crate::experiment::search::SearchDryRun>(
+        "search-dry-run.schema.json",
+        "cpushield experiment --minimize --dry-run --json",
     ),
     printed::<crate::compare::Comparison>("compare.schema.json", "cpushield compare --json"),
     printed::<document_bundle::DocumentBundle<'static>>(

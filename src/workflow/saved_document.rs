@@ -109,7 +109,11 @@ const KINDS: &[DocumentKind] = &[
     DocumentKind {
         command: "verify --json",
         keys: &["evidence", "verdict"],
-        schemas: &[(&["evidence"], evidence::SCHEMA), (&["verdict"], evidence::SCHEMA)],
+        schemas: &[
+            (&[], evidence::SCHEMA),
+            (&["evidence"], evidence::SCHEMA),
+            (&["verdict"], evidence::SCHEMA),
+        ],
         read: |text| parse_whole(text, SavedDocument::Verdict),
     },
     DocumentKind {
@@ -506,7 +510,7 @@ mod tests {
         vec![
             json!(machine()),
             json!(plan),
-            json!({ "evidence": evidence(), "verdict": verdict() }),
+            json!(VerifyDocument::new(evidence(), verdict())),
             latency(),
             json!(attempt),
             json!(fixed),

@@ -108,7 +108,7 @@ impl<'a> LiveSearchMachine<'a> {
         let limits = VerifyLimits { max_entries: Some(most), ..VerifyLimits::default() };
         let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
         let observation = doubt_load(observe(verdict.gates.first()), &loads);
-        let document = Box::new(VerifyDocument { evidence, verdict });
+        let document = Box::new(VerifyDocument::new(evidence, verdict));
         Ok(TrialMeasurement { observation, document: TrialDocument::Verify(document) })
     }
 }

@@ -6,7 +6,7 @@ use super::make_plan;
 use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, ParameterTerm, WriteMode};
-use cpushield::boot::{BootError, NextReason, WrittenParameters, loaders, read_journal};
+use cpushield::boot::{BootError, NextReason, SCHEMA, WrittenParameters, loaders, read_journal};
 use cpushield_linux::InjectedFault;
 
 const RT: &str = "6.12.9-rt-amd64";
@@ -69,6 +69,7 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
         let kernels = vec![RT.to_owned()];
         let (loader, _) = loaders::find(&machine.host()).unwrap().unwrap();
         let written = WrittenParameters {
+            schema: SCHEMA,
             loader: loader.name().to_owned(),
             replaced: Vec::new(),
             words: vec!["ro".to_owned()],

@@ -53,13 +53,24 @@ schema_tests! {
     shields_match_their_schemas_and_other_documents_do_not:
         shields::check_shields
             ["apply-all.schema.json", "apply.schema.json", "status.schema.json", "undo.schema.json"];
+    shields_of_every_boot_match_their_schemas_and_other_documents_do_not:
+        shields::check_every_boot
+            ["disable.schema.json", "enable-all.schema.json", "enable.schema.json"];
+    moved_processes_match_their_schema_and_other_documents_do_not:
+        shields::check_moved ["moved.schema.json"];
+    dry_runs_match_their_schemas_and_other_documents_do_not:
+        plans::check_dry_runs ["dry-run.schema.json", "search-dry-run.schema.json"];
     fixes_match_their_schema_and_other_documents_do_not:
         shields::check_fixes ["fix.schema.json"];
     machines_and_boot_parameters_match_their_schemas_and_other_documents_do_not:
         pages::check_machines
             ["boot-plan.schema.json", "boot-status.schema.json", "lint.schema.json", "survey.schema.json"];
+    boot_files_match_their_schemas_and_other_documents_do_not:
+        plans::check_boot_files
+            ["boot-apply.schema.json", "boot-conclude.schema.json", "boot-undo.schema.json"];
     pages_masks_and_errors_match_their_schemas_and_other_documents_do_not:
-        pages::check_pages ["error.schema.json", "explain.schema.json", "mask.schema.json"];
+        pages::check_pages
+            ["error.schema.json", "explain-list.schema.json", "explain.schema.json", "mask.schema.json"];
 }
 
 /// Runs a check, which returns why it cannot run.
@@ -84,6 +95,17 @@ fn every_printed_document_has_a_test() {
     let checked: BTreeSet<String> = CHECKED.iter().map(|schema| (*schema).to_owned()).collect();
     assert!(printed.len() > 20, "{printed:?}");
     assert_eq!(checked, printed);
+}
+
+#[test]
+fn every_printed_document_has_a_version_number() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    for name in CHECKED {
+        let text = std::fs::read_to_string(docs.join(name)).unwrap();
+        let schema: Value = serde_json::from_str(&text).unwrap();
+        let required = schema["required"].as_array().unwrap();
+        assert!(required.contains(&Value::from("schema")), "{name} has no field `schema`");
+    }
 }
 
 /// A validator that remembers the schemas of which it has seen valid and invalid documents.

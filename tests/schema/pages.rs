@@ -27,7 +27,8 @@ pub fn check_pages(validator: &mut SchemaValidator) -> Result<(), String> {
     validator.check_schema("mask.schema.json", masks, "/sets/0/hex");
     let (errors, pages): (Vec<Value>, Vec<Value>) =
         pages.into_iter().partition(|page| page["name"].is_null());
-    validator.check_schema("explain.schema.json", pages, "/text");
+    validator.check_schema("explain.schema.json", pages, "/schema");
+    validator.check_schema("explain-list.schema.json", vec![printed(&["explain"])], "/schema");
     let errors = errors.into_iter().chain([printed(&["mask", "x"]), printed(&["bogus"])]);
     validator.check_schema("error.schema.json", errors.collect(), "/error/hints");
     Ok(())

@@ -1,6 +1,11 @@
-//! What `plan`, `plan --all`, `plan --free` and `plan --from` print.
+//! What `plan`, `plan --all`, `plan --free`, `plan --from`, `experiment --dry-run` and the writing
+//! subcommands of `boot` print.
 
 use super::{SchemaValidator, printed, recordings};
+use cpushield::boot::{
+    ConcludedTrial, FileFate, NextBoot, NextReason, RemovedParameters, SCHEMA, SettledAs, TrialEnd,
+    TrialReason, UndoNote, UndoneParameters, WrittenParameters,
+};
 use cpushield::change::Change;
 use cpushield::exchange::make_policy;
 use cpushield::plan::{
@@ -13,7 +18,7 @@ use cpushield::survey::other_tools::{
 };
 use cpushield::survey::survey;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, TaskId};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// A plan with a step of every kind that the recorded machines do not need, and with operators.
@@ -157,5 +162,60 @@ pub fn check_imported_policies(validator: &mut SchemaValidator) -> Result<(), St
     // Control: the validator can reject.
     documents[1]["setup"]["settings"][0]["value"] = Value::from("1");
     assert_ne!(validator.validate(schema, &documents[1..]), ["valid"]);
+    Ok(())
+}
+
+pub fn check_dry_runs(validator: &mut SchemaValidator) -> Result<(), String> {
+    let roots = recordings();
+    let (_, root) = roots.iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
+    let words = ["experiment", "docs/experiment.toml", "--dry-run", "--root", root.as_str()];
+    let dry_run = |more: &[&str]| printed(&[&words[..], more].concat());
+    let documents = vec![dry_run(&[]), dry_run(&["--reboot"])];
+    assert_ne!(documents[0]["skipped"], documents[1]["skipped"]);
+    validator.check_schema("dry-run.schema.json", documents, "/schema");
+    let documents = vec![dry_run(&["--minimize", "--max", "20us"])];
+    assert!(documents[0]["options"][0].is_object(), "{}", documents[0]);
+    validator.check_schema("search-dry-run.schema.json", documents, "/schema");
+    Ok(())
+}
+
+pub fn check_boot_files(validator: &mut SchemaValidator) -> Result<(), String> {
+    let text = || "a".to_owned();
+    let written = WrittenParameters {
+        schema: SCHEMA,
+        loader: "grub".to_owned(),
+        words: vec![text()],
+        replaced: Vec::new(),
+        kernels: vec![text()],
+        files: vec![text()],
+        next: Some(NextBoot { title: text(), why: NextReason::default() }),
+        next_has: true,
+        entry: Some(text()),
+        choice: None,
+        menu: text(),
+        trial: None,
+    };
+    validator.check_schema("boot-apply.schema.json", vec![json!(written)], "/schema");
+    let fates = [
+        FileFate::Restored,
+        FileFate::AlreadySo,
+        FileFate::Removed,
+        FileFate::WordsRemoved,
+        FileFate::Regenerated,
+        FileFate::Drifted,
+    ];
+    let notes = vec![
+        UndoNote::StillLoaded { answer: text() },
+        UndoNote::ChangedFileRemoved { path: text() },
+    ];
+    let files = fates.map(|fate| (text(), fate)).into();
+    let removed = [Some(RemovedParameters { files, notes }), None];
+    let documents = removed.map(|removed| json!(UndoneParameters::from(removed)));
+    validator.check_schema("boot-undo.schema.json", documents.into(), "/schema");
+    let documents = [SettledAs::Permanent, SettledAs::TakenBack].map(|end| {
+        let why = TrialReason::Holds { proves: CpuSet::single(3) };
+        json!(ConcludedTrial::from(TrialEnd { entry: text(), end, why, files: vec![text()] }))
+    });
+    validator.check_schema("boot-conclude.schema.json", documents.into(), "/schema");
     Ok(())
 }

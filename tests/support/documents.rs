@@ -77,6 +77,7 @@ pub fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
     let entries: u64 = interruptions.iter().filter_map(|seen| seen["count"].as_u64()).sum();
     let state = if leaks.is_empty() { "holds" } else { "leaks" };
     json!({
+        "schema": 1,
         "evidence": {
             "schema": 1, "span_ns": 4_000_000_000_u64, "asked_ns": 4_000_000_000_u64,
             "stopped": false, "workload": "sampler", "guest": false,

@@ -88,6 +88,7 @@ impl fmt::Display for BootDifference {
 
 /// What undo could not leave as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum UndoNote {
     /// The kernel that `--kexec` loaded cannot be unloaded.

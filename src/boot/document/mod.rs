@@ -2,6 +2,7 @@
 //! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no
 //! other file of the room.
 
+mod answers;
 mod change;
 mod difference;
 mod doubt;
@@ -15,6 +16,7 @@ mod saved_file;
 mod warning;
 mod word_fault;
 
+pub use answers::{ConcludedTrial, FileFate, RemovedParameters, UndoneParameters};
 pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
@@ -290,7 +292,10 @@ pub enum SettledAs {
 
 /// What [`crate::boot::write::write`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WrittenParameters {
+    /// [`SCHEMA`].
+    pub schema: u32,
     /// The boot loader.
     pub loader: String,
     /// The words that were written.
@@ -315,34 +320,6 @@ pub struct WrittenParameters {
     pub menu: String,
     /// The trial, when the entry boots once.
     pub trial: Option<TrialBoot>,
-}
-
-/// What [`crate::boot::write::undo`] did.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct RemovedParameters {
-    /// The files, each with its fate.
-    pub files: Vec<(String, FileFate)>,
-    /// What could not be left as it was.
-    #[serde(with = "with_text::list")]
-    pub notes: Vec<UndoNote>,
-}
-
-/// What undo did with a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileFate {
-    /// Its original bytes were restored.
-    Restored,
-    /// It already had its original bytes.
-    AlreadySo,
-    /// It did not exist before, so it was removed.
-    Removed,
-    /// Another program changed it since; our parameters were removed from the new text.
-    WordsRemoved,
-    /// Another program changed it since; the boot loader's program generated it again.
-    Regenerated,
-    /// Another program changed it since, so it was left alone.
-    Drifted,
 }
 
 /// The init system that applies the shield at boot.

@@ -1,6 +1,8 @@
 //! The [`Verdict`] document: what the evidence shows.
 
-use crate::documents::evidence::{EntryClass, Evidence, Gate, InterruptionCount, JudgeReason};
+use crate::documents::evidence::{
+    EntryClass, Evidence, Gate, InterruptionCount, JudgeReason, SCHEMA,
+};
 pub use crate::documents::remedy::{Remedy, RemedyObstacle};
 use serde::{Deserialize, Serialize};
 
@@ -8,10 +10,20 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerifyDocument {
+    /// The version of this format: [`SCHEMA`].
+    pub schema: u32,
     /// The observations.
     pub evidence: Evidence,
     /// The verdict on them.
     pub verdict: Verdict,
+}
+
+impl VerifyDocument {
+    /// The document of a watch and its verdict.
+    #[must_use]
+    pub fn new(evidence: Evidence, verdict: Verdict) -> VerifyDocument {
+        VerifyDocument { schema: SCHEMA, evidence, verdict }
+    }
 }
 
 /// What the evidence shows.

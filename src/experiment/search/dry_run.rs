@@ -7,20 +7,31 @@ use crate::experiment::between::Difference;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
+/// The version of the format of [`SearchDryRun`].
+const SCHEMA: u32 = 1;
+
 /// What a search would do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchDryRun {
+    /// The version of this format.
+    pub schema: u32,
     /// The name of the experiment.
     pub name: String,
     /// What it looks for.
     pub search: SearchKind,
     /// The goal of each measurement.
     #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchGoal>"))]
     pub goal: SearchGoal,
     /// CPUs that are measured.
     pub cpus: CpuSet,
     /// What is varied, in the order in which it is left out.
     #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<SearchOption>>")
+    )]
     pub options: Vec<SearchOption>,
     /// What is not varied.
     pub fixed: Vec<FixedOption>,
@@ -58,6 +69,7 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -
     };
     let measurements = usual.min(most) * test.shortest().0;
     SearchDryRun {
+        schema: SCHEMA,
         name: matrix.name.clone(),
         search: request.kind.clone(),
         goal: request.goal,
