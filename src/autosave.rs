@@ -3,7 +3,7 @@
 //! the first document and inherits the housekeeping CPUs of the caller. A failed write is tried
 //! again with the next document.
 
-use cpushield_linux::keep_document;
+use cpushield_linux::UserFiles;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,7 @@ type WriteDocument = Box<dyn Fn(&str) -> Result<(), String> + Send>;
 #[derive(Debug)]
 pub struct Autosave {
     path: PathBuf,
+    files: UserFiles,
     writer: Option<AutosaveWriter>,
     state: Arc<Mutex<AutosaveState>>,
 }
@@ -50,16 +51,17 @@ pub struct AutosaveResults {
 impl Autosave {
     /// Makes an autosave for this file. Nothing is written yet.
     #[must_use]
-    pub fn new(path: &Path) -> Autosave {
-        Autosave { path: path.to_owned(), writer: None, state: Arc::default() }
+    pub fn new(path: &Path, files: &UserFiles) -> Autosave {
+        let (path, files) = (path.to_owned(), files.clone());
+        Autosave { path, files, writer: None, state: Arc::default() }
     }
 
     /// Writes the document, unless the previous one is still being written. Returns the error of
     /// the last write.
     pub fn offer(&mut self, text: String) -> Option<String> {
-        let path = self.path.clone();
+        let (path, files) = (self.path.clone(), self.files.clone());
         self.offer_to(text, || {
-            Box::new(move |text| keep_document(&path, text).map_err(|e| e.reason()))
+            Box::new(move |text| files.keep(&path, text).map_err(|e| e.reason()))
         })
     }
 
@@ -127,7 +129,7 @@ mod tests {
     fn a_failed_write_is_reported_and_tried_again() {
         let full = Arc::new(AtomicBool::new(true));
         let saved = Arc::new(Mutex::new(String::new()));
-        let mut keeper = Autosave::new(Path::new("/nonexistent"));
+        let mut keeper = Autosave::new(Path::new("/nonexistent"), &UserFiles::default());
         let offer = |keeper: &mut Autosave, number: u32| {
             let (full, saved) = (Arc::clone(&full), Arc::clone(&saved));
             keeper.offer_to(format!("document {number}"), || {

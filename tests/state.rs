@@ -1,7 +1,7 @@
 //! The program and its state directory: its contents, processes that write there, and what each
 //! command says about it. The machine is not changed.
 
-use cpushield_linux::Store;
+use cpushield_linux::{EventLog, Host, InjectedFault, Store, UserFiles};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -122,6 +122,84 @@ fn the_log_has_a_line_for_each_access_and_goes_only_to_a_regular_file() {
         assert!(refused.err.contains("not a regular file"), "{refused:?}");
     }
     assert_eq!(std::fs::read_to_string(&log).unwrap(), more);
+}
+
+/// The accesses in the log of a run: its lines without time and process.
+fn accesses(log: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(log).unwrap();
+    let _ = std::fs::remove_file(log);
+    let events = text.lines().filter_map(|line| line.splitn(3, ' ').nth(2));
+    events.map(str::to_owned).collect()
+}
+
+#[test]
+fn the_log_has_reads_writes_and_commands_with_their_errno() {
+    let state = StateDir::new("state-accesses");
+    let (log, kernel) = (state.0.join("log"), state.0.join("machine"));
+    std::fs::create_dir_all(kernel.join("sys/kernel")).unwrap();
+    std::fs::write(kernel.join("sys/kernel/profiling"), "0\n").unwrap();
+    let opened = || Some(EventLog::open(&log).unwrap());
+    let host = Host::recorded(&kernel).unwrap().logging(opened());
+    host.read("/sys/kernel/profiling").unwrap();
+    host.list_directories("/sys/none").unwrap_err();
+    host.write("/sys/kernel/profiling", "1").unwrap();
+    let full = InjectedFault::Refuse { at: 0, errno: 28 };
+    let full = Host::recorded(&kernel).unwrap().logging(opened()).failing(full);
+    full.write("/sys/kernel/profiling", "2").unwrap_err();
+    let live = Host::live().logging(opened());
+    live.query_program(&["true"], b"").unwrap();
+    live.query_program(&["cpushield-none"], b"").unwrap_err();
+    let _ = live.exec(&["/nowhere/program", "word"], &[]);
+    assert_eq!(
+        accesses(&log),
+        [
+            "read /sys/kernel/profiling: ok",
+            "read /sys/none: ENOENT",
+            "write /sys/kernel/profiling \"1\": ok",
+            "write /sys/kernel/profiling: ENOSPC",
+            "call true: ok",
+            "call cpushield-none: ENOENT",
+            "exec /nowhere/program word",
+            "call /nowhere/program word: ENOENT",
+        ]
+    );
+    let files = UserFiles::new(opened());
+    let (file, absent) = (state.0.join("file"), state.0.join("none/file"));
+    files.keep(&file, "text").unwrap();
+    files.write(&absent, "text").unwrap_err();
+    let (file, absent) = (file.display(), absent.display());
+    assert_eq!(accesses(&log), [format!("write {file}: ok"), format!("write {absent}: ENOENT")]);
+}
+
+#[test]
+fn the_log_has_the_files_that_the_user_names() {
+    let state = StateDir::new("state-named");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let recording = repository.join("machines/6.12-rt-4/root").display().to_string();
+    let file = |name: &str| state.0.join(name).display().to_string();
+    let (log, policy, saved, page) =
+        (file("log"), file("policy.toml"), file("plan.json"), file("report.html"));
+    std::fs::write(&policy, "[shield.one]\ncpus = \"3\"\n").unwrap();
+    let runs = [
+        (
+            vec!["plan", "--policy", &policy, "-o", &saved],
+            vec![format!("read {policy}: ok"), format!("write {saved}: ok")],
+        ),
+        (vec!["apply", &saved, "--dry-run"], vec![format!("read {saved}: ok")]),
+        (
+            vec!["report", &saved, "-o", &page],
+            vec![format!("read {saved}: ok"), format!("write {page}: ok")],
+        ),
+        (vec!["report", &saved, "-o", "/none/r.html"], vec!["write /none/r.html: ENOENT".into()]),
+        (vec!["compare", &saved, "/none.json"], vec![format!("read {saved}: ok")]),
+        (vec!["compare", "/none.json", &saved], vec!["read /none.json: ENOENT".into()]),
+    ];
+    for (words, expected) in runs {
+        run(&state.0, &[&["--log", &log, "--root", &recording], &words[..]].concat());
+        let found = accesses(Path::new(&log));
+        let missing: Vec<&String> = expected.iter().filter(|it| !found.contains(it)).collect();
+        assert_eq!(missing, [""; 0], "{words:?}: {found:#?}");
+    }
 }
 
 /// The journal of a first apply is empty for a moment.

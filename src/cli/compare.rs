@@ -1,5 +1,6 @@
 //! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
+use super::GlobalArgs;
 use super::help::HelpTail;
 use super::paint::show;
 use crate::failure::Failure;
@@ -36,7 +37,7 @@ pub(super) const HELP: HelpTail = HelpTail {
 ///
 /// # Errors
 /// A file is not a measurement, or the groups cannot be compared.
-pub fn run(ui: &Ui, args: &CompareArgs) -> Result<(), Failure> {
-    let comparison = compare_groups(&args.groups)?;
+pub fn run(ui: &Ui, global: &GlobalArgs, args: &CompareArgs) -> Result<(), Failure> {
+    let comparison = compare_groups(&global.user_files(), &args.groups)?;
     show(ui, &comparison, || report::blocks(&comparison))
 }

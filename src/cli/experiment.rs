@@ -129,12 +129,13 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
     };
     let reboot = args.reboot_permission();
     if let (Some([good, bad]), Some(goal)) = (args.between.as_deref(), args.goal()) {
-        let (good, bad) = (MeasuredEnd::read(good)?, MeasuredEnd::read(bad)?);
+        let files = work.host.user_files();
+        let (good, bad) = (MeasuredEnd::read(&files, good)?, MeasuredEnd::read(&files, bad)?);
         return run_between(&work, args, &BetweenRequest { good, bad, goal, reboot });
     }
     let results = match &args.file {
         Some(file) => {
-            let file = ExperimentFile::read(file)?;
+            let file = ExperimentFile::read(&work.host.user_files(), file)?;
             if let (true, Some(goal)) = (args.minimize, args.goal()) {
                 let row = args.row.clone();
                 let request = MinimizeRequest { file, row, goal, reboot };

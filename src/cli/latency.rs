@@ -151,12 +151,12 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
     let mut work = global.open_live(ui)?;
     args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
-    let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
+    let limits = read_limits(&work.host, args.policy.as_deref(), shield, args.given_limits())?;
     let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
     let request = args.request(limits, cpus);
     let (latency, save_error) = measure_latency(&work, &request)?;
     show(ui, &latency, || report::blocks(&latency))?;
-    write_files(ui, &request.files, &latency)?;
+    write_files(&work, &request.files, &latency)?;
     if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {
             ui.line(&latency)?;

@@ -35,7 +35,7 @@ use crate::workflow::WorkContext;
 use crate::workflow::run_program::fail_before_start;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use cpushield_linux::{EventLog, process};
+use cpushield_linux::{EventLog, UserFiles, process};
 use help::HelpTail;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -102,6 +102,11 @@ impl GlobalArgs {
         log.note("start", &process::command_line());
         self.event_log = Some(log);
         Ok(())
+    }
+
+    /// The files that the user names, for a subcommand that needs no machine.
+    fn user_files(&self) -> UserFiles {
+        UserFiles::new(self.event_log.clone())
     }
 
     /// Opens the machine to work on: the active one, or the recorded one of `--root`.
@@ -357,7 +362,7 @@ fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Watch(args) => watch::run(ui, &cli.global, &args),
         CliCommand::Report(args) => report::run(ui, &cli.global, &args),
         CliCommand::Latency(args) => latency::run(ui, &cli.global, &args),
-        CliCommand::Compare(args) => compare::run(ui, &args),
+        CliCommand::Compare(args) => compare::run(ui, &cli.global, &args),
         CliCommand::Experiment(args) => experiment::run(ui, &cli.global, &args),
         CliCommand::Add(args) => add::run(ui, &cli.global, &args),
         CliCommand::Remove(args) => remove::run(ui, &cli.global, &args),

@@ -13,7 +13,6 @@ use crate::workflow::WorkContext;
 use crate::workflow::apply_shield::{find_free, plan_options};
 use crate::workflow::other_tools::{ExportFormat, OtherTool, export_plan, import_policy};
 use crate::workflow::policy_shields::plan_policy_shields;
-use cpushield_linux::write_document;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -129,7 +128,7 @@ fn save_document<T: Serialize>(
 }
 
 fn save(work: &WorkContext<'_>, file: &Path, text: &str) -> Result<(), Failure> {
-    write_document(file, text)?;
+    work.host.user_files().write(file, text)?;
     work.ui.status(&format!("saved: {}", file.display()));
     Ok(())
 }

@@ -10,7 +10,6 @@ use crate::report::{blocks, page};
 use crate::ui::{self, Ui};
 use crate::workflow::report_material::{bundle_text, choose_picture, collect_material};
 use clap::ValueEnum;
-use cpushield_linux::{can_write, write_document};
 use std::path::{Path, PathBuf};
 
 /// Make a report: the machine, the changes and the remaining interruptions
@@ -78,7 +77,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
     args.active.select(&mut work)?;
     let format = choose_format(ui, args)?;
     let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
-    target.map_or(Ok(()), can_write)?;
+    let files = work.host.user_files();
+    target.map_or(Ok(()), |file| files.check_writable(file))?;
     let (mut material, documents) = collect_material(&work, &args.files)?;
     material.title.clone_from(&args.title);
     material.output = args.output.as_ref().map(|file| file.display().to_string());
@@ -98,7 +98,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
     };
     match target {
         Some(file) => {
-            write_document(file, &text)?;
+            files.write(file, &text)?;
             ui.status(&format!("wrote {}", file.display()));
         }
         None => ui.text(&text)?,

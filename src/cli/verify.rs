@@ -150,7 +150,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     let mut work = global.open_live(ui)?;
     args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
-    let limits = read_limits(args.policy.as_deref(), shield, args.given_limits())?;
+    let limits = read_limits(&work.host, args.policy.as_deref(), shield, args.given_limits())?;
     let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
     let session = VerifySession::prepare(&work, args.request(limits, cpus))?;
     if args.fix {

@@ -68,16 +68,16 @@ impl Supervision {
 pub fn become_program(host: &Host, start: &ProgramStart) -> RunError {
     match enter(host, start) {
         Err(error) => error,
-        Ok(()) => execute(start),
+        Ok(()) => execute(host, start),
     }
 }
 
 /// Becomes the program of a process that is in the shield; returns only when that fails.
 #[must_use]
-pub fn execute(start: &ProgramStart) -> RunError {
+pub fn execute(host: &Host, start: &ProgramStart) -> RunError {
     RunError::Exec {
         program: start.command.first().map(|word| word.display().to_string()).unwrap_or_default(),
-        error: process::exec(&start.command, &environment(start, process::has_variable)),
+        error: host.exec(&start.command, &environment(start, process::has_variable)),
     }
 }
 

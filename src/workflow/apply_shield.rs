@@ -219,7 +219,7 @@ fn load_plan(
         true => (stdin, "standard input".to_owned()),
         false => (file.as_path(), file.display().to_string()),
     };
-    Ok((parse_saved_plan(&read_file(file)?, &name)?, None))
+    Ok((parse_saved_plan(&read_file(&work.host.user_files(), file)?, &name)?, None))
 }
 
 /// What only the document of `plan --all` has.

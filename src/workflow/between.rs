@@ -23,7 +23,7 @@ use crate::json::to_json;
 use crate::plan::plan;
 use crate::policy::Siblings;
 use crate::survey::Machine;
-use cpushield_linux::{CpuSet, Host, write_document};
+use cpushield_linux::{CpuSet, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};
 use toml::{Table, Value};
@@ -133,7 +133,7 @@ fn write_list(
     output: Option<&Path>,
 ) -> Result<(), Failure> {
     let Some(file) = output else { return Ok(()) };
-    write_document(file, &to_json(results)?)?;
+    work.host.user_files().write(file, &to_json(results)?)?;
     work.ui.status(&format!("wrote {}", file.display()));
     Ok(())
 }

@@ -15,7 +15,7 @@ use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
 use crate::report::table;
 use crate::survey::Machine;
-use cpushield_linux::{CpuSet, SchedPolicy};
+use cpushield_linux::{CpuSet, SchedPolicy, UserFiles};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,12 +89,12 @@ impl MeasuredEnd {
     /// # Errors
     /// The file cannot be read, is not such a document, or has several measurements and the label
     /// names none of them.
-    pub fn read(arg: &str) -> Result<MeasuredEnd, Failure> {
+    pub fn read(files: &UserFiles, arg: &str) -> Result<MeasuredEnd, Failure> {
         let (label, file) = match arg.split_once('=') {
             Some((label, file)) if !label.contains('/') => (Some(label.trim()), file),
             _ => (None, arg),
         };
-        let text = read_file(Path::new(file))?;
+        let text = read_file(files, Path::new(file))?;
         MeasuredEnd::parse(&text, label, file)
     }
 

@@ -1,6 +1,7 @@
 //! Saves a latency measurement while it runs (`-o FILE`), and resumes a saved one
 //! (`--resume FILE`).
 
+use super::WorkContext;
 use super::saved_document::SavedDocument;
 use crate::autosave::{Autosave, AutosaveResults};
 use crate::failure::Failure;
@@ -10,7 +11,7 @@ use crate::latency::{
 };
 use crate::policy::LatencyLimits;
 use crate::ui::Ui;
-use cpushield_linux::{Host, can_write, keep_document};
+use cpushield_linux::{Host, UserFiles};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +24,7 @@ const SLOW: Duration = Duration::from_secs(2);
 /// The file that a measurement is saved in, and the earlier parts of a resumed measurement.
 pub struct MeasurementCheckpoint<'a> {
     path: PathBuf,
+    files: UserFiles,
     before: Option<Box<LatencyMeasurement>>,
     limits: LatencyLimits,
     autosave: RefCell<Autosave>,
@@ -37,19 +39,20 @@ impl<'a> MeasurementCheckpoint<'a> {
     /// # Errors
     /// The file cannot be written or resumed, or `-o` names an unfinished measurement.
     pub fn open(
-        ui: &'a Ui,
+        work: &WorkContext<'a>,
         output: Option<&Path>,
         resume: Option<&Path>,
         limits: LatencyLimits,
     ) -> Result<Option<MeasurementCheckpoint<'a>>, Failure> {
+        let files = work.host.user_files();
         let (path, before) = match (output, resume) {
             (None, None) => return Ok(None),
-            (_, Some(path)) => (path, Some(read_measurement(path)?)),
+            (_, Some(path)) => (path, Some(read_measurement(&files, path)?)),
             (Some(path), None) => (path, None),
         };
-        can_write(path)?;
+        files.check_writable(path)?;
         if before.is_none()
-            && let Ok(SavedDocument::Latency(latency)) = SavedDocument::read(path)
+            && let Ok(SavedDocument::Latency(latency)) = SavedDocument::read(&files, path)
             && latency.unfinished
         {
             let file = path.display();
@@ -57,9 +60,10 @@ impl<'a> MeasurementCheckpoint<'a> {
                 .hint(format!("resume it: --resume {file}"))
                 .hint("or remove it, or name another file"));
         }
-        let autosave = RefCell::new(Autosave::new(path));
+        let autosave = RefCell::new(Autosave::new(path, &files));
         let (path, warned) = (path.to_owned(), Cell::new(false));
-        Ok(Some(MeasurementCheckpoint { path, before, limits, autosave, warned, ui }))
+        let ui = work.ui;
+        Ok(Some(MeasurementCheckpoint { path, files, before, limits, autosave, warned, ui }))
     }
 
     /// The instrument: the one of the resumed measurement, else the requested one.
@@ -145,7 +149,7 @@ impl<'a> MeasurementCheckpoint<'a> {
         let mut whole = self.join_with_before(latency)?;
         whole.notes.extend(notes_of(self.autosave.into_inner().end()));
         let text = to_json(&whole)?;
-        let save_error = match keep_document(&self.path, &text) {
+        let save_error = match self.files.keep(&self.path, &text) {
             Ok(()) => {
                 self.ui.status(&format!("saved: {}", self.path.display()));
                 None
@@ -165,8 +169,8 @@ fn notes_of(AutosaveResults { failed, longest }: AutosaveResults) -> Vec<Latency
 }
 
 /// Reads the measurement to resume.
-fn read_measurement(path: &Path) -> Result<Box<LatencyMeasurement>, Failure> {
-    match SavedDocument::read_for(path, &["latency --json"])? {
+fn read_measurement(files: &UserFiles, path: &Path) -> Result<Box<LatencyMeasurement>, Failure> {
+    match SavedDocument::read_for(files, path, &["latency --json"])? {
         SavedDocument::Latency(latency) => Ok(latency),
         other => {
             let (file, command) = (path.display(), other.command());

@@ -3,19 +3,20 @@
 use super::saved_document::SavedDocument;
 use crate::compare::{self, Comparison, GivenGroup, GivenRun, MeasuredDocument};
 use crate::failure::Failure;
+use cpushield_linux::UserFiles;
 use std::path::Path;
 
 /// Compares groups, each given as `NAME=FILE,FILE` or a single file.
 ///
 /// # Errors
 /// A file is not a measurement, or the groups cannot be compared.
-pub fn compare_groups(groups: &[String]) -> Result<Comparison, Failure> {
-    let groups = groups.iter().map(|arg| read_group(arg)).collect::<Result<Vec<_>, _>>()?;
+pub fn compare_groups(files: &UserFiles, groups: &[String]) -> Result<Comparison, Failure> {
+    let groups = groups.iter().map(|arg| read_group(files, arg)).collect::<Result<Vec<_>, _>>()?;
     Ok(compare::compare(&groups)?)
 }
 
 /// Reads a group: `NAME=FILE,FILE`, or a single file.
-fn read_group(arg: &str) -> Result<GivenGroup, Failure> {
+fn read_group(access: &UserFiles, arg: &str) -> Result<GivenGroup, Failure> {
     let (name, files) = match arg.split_once('=') {
         // A path may contain `=`, so a word with a slash before it is no name.
         Some((name, files)) if !name.is_empty() && !name.contains('/') => {
@@ -24,25 +25,26 @@ fn read_group(arg: &str) -> Result<GivenGroup, Failure> {
         _ => (arg, vec![arg]),
     };
     let files = files.into_iter().filter(|file| !file.is_empty());
-    let runs = files.map(read_run).collect::<Result<Vec<GivenRun>, Failure>>()?;
+    let runs =
+        files.map(|file| read_run(access, file)).collect::<Result<Vec<GivenRun>, Failure>>()?;
     Ok(GivenGroup { name: name.to_owned(), runs })
 }
 
-fn read_run(file: &str) -> Result<GivenRun, Failure> {
-    let measured =
-        match SavedDocument::read_for(Path::new(file), &["latency --json", "verify --json"])? {
-            SavedDocument::Latency(latency) => MeasuredDocument::Latency(latency),
-            SavedDocument::Verdict(verify) => {
-                MeasuredDocument::Verify(Box::new(verify.evidence), Box::new(verify.verdict))
-            }
-            other => {
-                let command = other.command();
-                let message =
-                    format!("{file} is not a measurement: it is output of `cpushield {command}`");
-                return Err(Failure::usage(message)
-                    .hint("measure latency: cpushield latency timer --json > FILE")
-                    .hint("or measure interruptions: cpushield verify --json > FILE"));
-            }
-        };
+fn read_run(access: &UserFiles, file: &str) -> Result<GivenRun, Failure> {
+    let wanted = ["latency --json", "verify --json"];
+    let measured = match SavedDocument::read_for(access, Path::new(file), &wanted)? {
+        SavedDocument::Latency(latency) => MeasuredDocument::Latency(latency),
+        SavedDocument::Verdict(verify) => {
+            MeasuredDocument::Verify(Box::new(verify.evidence), Box::new(verify.verdict))
+        }
+        other => {
+            let command = other.command();
+            let message =
+                format!("{file} is not a measurement: it is output of `cpushield {command}`");
+            return Err(Failure::usage(message)
+                .hint("measure latency: cpushield latency timer --json > FILE")
+                .hint("or measure interruptions: cpushield verify --json > FILE"));
+        }
+    };
     Ok(GivenRun { name: file.to_owned(), measured })
 }

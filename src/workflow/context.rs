@@ -40,7 +40,7 @@ impl<'a> WorkContext<'a> {
     ) -> Result<WorkContext<'a>, Failure> {
         let host = open_host(root, log)?;
         let state_dir = find_state_dir(root, state);
-        let public = find_public_dir(root, &state_dir);
+        let public = find_public_dir(root, &state_dir).map(|dir| dir.logging(log.cloned()));
         let store = Store::new(&state_dir).logging(log.cloned()).publishing(public);
         Ok(WorkContext { ui, host, store, state_dir, shield: None })
     }

@@ -18,9 +18,8 @@ use crate::policy::{DisturbanceConsent, LatencyLimits};
 use crate::report::table;
 use crate::run::{ShieldPlacement, check_move};
 use crate::tunables;
-use crate::ui::Ui;
 use cpushield_linux::latency_stats::LIMITS;
-use cpushield_linux::{CpuSet, Host, can_write, signal, write_stream};
+use cpushield_linux::{CpuSet, Host, signal};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -83,11 +82,12 @@ pub struct LatencyFiles {
 /// # Errors
 /// The policy cannot be read, or has no such shield.
 pub fn read_limits(
+    host: &Host,
     policy: Option<&Path>,
     shield: Option<&str>,
     given: LatencyLimits,
 ) -> Result<LatencyLimits, Failure> {
-    let limits = read_policy_limits(policy, shield)?;
+    let limits = read_policy_limits(host, policy, shield)?;
     Ok(limits.map_or(given, |limits| given.or(limits.of_latency())))
 }
 
@@ -108,12 +108,14 @@ pub fn measure_latency(
     request: &LatencyRequest,
 ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
     let (output, resume) = (request.output.as_deref(), request.resume.as_deref());
-    let checkpoint = MeasurementCheckpoint::open(work.ui, output, resume, request.limits)?;
+    let checkpoint = MeasurementCheckpoint::open(work, output, resume, request.limits)?;
     let instrument = choose_instrument(request, checkpoint.as_ref())?;
     let threads = thread_specs(request, instrument)?;
     request.load.check()?;
     let LatencyFiles { histogram, hdr } = &request.files;
-    [histogram, hdr].into_iter().flatten().try_for_each(|file| can_write(file))?;
+    let user_files = work.host.user_files();
+    let mut named = [histogram, hdr].into_iter().flatten();
+    named.try_for_each(|file| user_files.check_writable(file))?;
     let target = find_target(work, request, instrument)?;
     if request.why || instrument.tracer().is_some() {
         check_disturbance(work, &target.watch.cpus, request.disturbance)?;
@@ -294,20 +296,22 @@ fn check_idle(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(),
 /// # Errors
 /// A file cannot be written.
 pub fn write_files(
-    ui: &Ui,
+    work: &WorkContext<'_>,
     files: &LatencyFiles,
     latency: &LatencyMeasurement,
 ) -> Result<(), Failure> {
+    let WorkContext { ui, host, .. } = work;
+    let user_files = host.user_files();
     if let Some(file) = &files.histogram {
         let text = latency::cyclictest(latency)
             .map_err(|why| Failure::new(FailureKind::Bug, why.to_string()))?;
-        write_stream(file, &mut |out| out.write_all(text.as_bytes()))?;
+        user_files.write(file, &text)?;
         ui.status(&format!("wrote {}", file.display()));
     }
     if let Some(file) = &files.hdr {
         let log = latency::hdr_log(latency)
             .map_err(|why| Failure::new(FailureKind::Bug, why.to_string()))?;
-        write_stream(file, &mut |out| out.write_all(&log))?;
+        user_files.write_stream(file, &mut |out| out.write_all(&log))?;
         ui.status(&format!("wrote {}", file.display()));
     }
     Ok(())

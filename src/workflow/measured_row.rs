@@ -32,7 +32,7 @@ pub(super) fn read(
     name: &ExperimentRowName,
     kernels: Option<&str>,
 ) -> Result<MeasuredRow, Failure> {
-    let experiment = read_experiment(&name.file)?;
+    let experiment = read_experiment(host, &name.file)?;
     let file = name.file.display().to_string();
     let row = find_row(&experiment, &file, &name.row)?;
     if row.boot.is_empty() {
@@ -57,8 +57,8 @@ pub(super) fn read(
     })
 }
 
-fn read_experiment(file: &Path) -> Result<Experiment, Failure> {
-    match SavedDocument::read_for(file, &["experiment --json"])? {
+fn read_experiment(host: &Host, file: &Path) -> Result<Experiment, Failure> {
+    match SavedDocument::read_for(&host.user_files(), file, &["experiment --json"])? {
         SavedDocument::Experiment(experiment) => Ok(*experiment),
         other => {
             let (file, command) = (file.display(), other.command());

@@ -58,7 +58,7 @@ pub(super) fn become_operator_program(
     denied: Error,
 ) -> Failure {
     match enter_as_operator(work, request, denied) {
-        Ok(start) => run::execute(&start).into(),
+        Ok(start) => run::execute(&work.host, &start).into(),
         Err(failure) => failure,
     }
 }

@@ -26,7 +26,8 @@ pub fn collect_material(
     let (documents, doubts) = match files {
         [] => current_documents(work),
         files => {
-            let documents = files.iter().map(|file| NamedDocument::read(file));
+            let user_files = work.host.user_files();
+            let documents = files.iter().map(|file| NamedDocument::read(&user_files, file));
             (documents.collect::<Result<_, _>>()?, Vec::new())
         }
     };

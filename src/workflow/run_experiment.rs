@@ -22,9 +22,7 @@ use crate::latency::{self, MeasuredPower, instruments};
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use cpushield_linux::clock::epoch_seconds;
-use cpushield_linux::{
-    CpuSet, Host, Store, StoreLock, can_write, process, signal, tracefs, write_document,
-};
+use cpushield_linux::{CpuSet, Host, Store, StoreLock, UserFiles, process, signal, tracefs};
 use serde::Serialize;
 use std::path::{Path, absolute};
 use std::time::Duration;
@@ -71,8 +69,8 @@ impl ExperimentFile {
     ///
     /// # Errors
     /// It cannot be read, or is not a matrix.
-    pub fn read(file: &Path) -> Result<ExperimentFile, Failure> {
-        let (text, name) = (read_file(file)?, file.display().to_string());
+    pub fn read(files: &UserFiles, file: &Path) -> Result<ExperimentFile, Failure> {
+        let (text, name) = (read_file(files, file)?, file.display().to_string());
         Ok(ExperimentFile { matrix: Matrix::parse(&text, &name)?, name, text })
     }
 }
@@ -207,7 +205,7 @@ pub(super) fn check_and_begin(
         .hint("or stop it and undo every change: cpushield experiment --stop"));
     }
     check_unshielded(host, store, &matrix, reboot)?;
-    output.map_or(Ok(()), can_write)?;
+    output.map_or(Ok(()), |file| host.user_files().check_writable(file))?;
     let machine = survey(host, &tunables::reads());
     let row_cpus = choose_row_cpus(work, &machine, &matrix, &journal.file)?;
     matrix.assign_cpus(&row_cpus);
@@ -380,7 +378,7 @@ pub(super) fn run_schedule(
     }
     let results = collect(work, &journal, &matrix);
     if let Some(file) = &journal.output {
-        write_document(Path::new(file), &to_json(&results)?)?;
+        host.user_files().write(Path::new(file), &to_json(&results)?)?;
         ui.status(&format!("wrote {file}"));
     }
     Ok(Some(results))

@@ -16,6 +16,7 @@ use crate::latency::{self, LatencyMeasurement};
 use crate::plan::{self, Plan};
 use crate::run::{self, ShieldStatus};
 use crate::survey::{self, Machine};
+use cpushield_linux::UserFiles;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -194,8 +195,8 @@ impl SavedDocument {
     ///
     /// # Errors
     /// The file cannot be read, or is not a document of cpushield.
-    pub fn read(file: &Path) -> Result<SavedDocument, Failure> {
-        SavedDocument::read_for(file, &[])
+    pub fn read(files: &UserFiles, file: &Path) -> Result<SavedDocument, Failure> {
+        SavedDocument::read_for(files, file, &[])
     }
 
     /// Reads a document for a caller that wants the output of these commands (`latency --json`).
@@ -203,9 +204,13 @@ impl SavedDocument {
     ///
     /// # Errors
     /// As [`SavedDocument::read`]. The hint names only the wanted commands.
-    pub fn read_for(file: &Path, wanted: &[&str]) -> Result<SavedDocument, Failure> {
+    pub fn read_for(
+        files: &UserFiles,
+        file: &Path,
+        wanted: &[&str],
+    ) -> Result<SavedDocument, Failure> {
         let name = file.display().to_string();
-        Ok(SavedDocument::parse_for(&read_file(file)?, &name, wanted)?)
+        Ok(SavedDocument::parse_for(&read_file(files, file)?, &name, wanted)?)
     }
 
     /// The command that prints this kind: `latency --json`.
@@ -232,7 +237,7 @@ impl NamedDocument {
     ///
     /// # Errors
     /// The file cannot be read, or is not a document of cpushield.
-    pub fn read(arg: &str) -> Result<NamedDocument, Failure> {
+    pub fn read(files: &UserFiles, arg: &str) -> Result<NamedDocument, Failure> {
         let (label, file) = match arg.split_once('=') {
             Some((label, file)) if !label.contains('/') => (label.trim(), file),
             _ => ("", arg),
@@ -245,7 +250,7 @@ impl NamedDocument {
         Ok(NamedDocument {
             label,
             file: file.to_owned(),
-            saved: SavedDocument::read(Path::new(file))?,
+            saved: SavedDocument::read(files, Path::new(file))?,
         })
     }
 }
@@ -621,15 +626,12 @@ mod tests {
         let file = dir.join("before=1.json");
         std::fs::write(&file, every()[3].to_string()).unwrap();
         let name = file.display().to_string();
-        assert_eq!(NamedDocument::read(&name).unwrap().label, "before=1");
-        let named = NamedDocument::read(&format!("with <shield>={name}")).unwrap();
+        let read = |arg: &str| NamedDocument::read(&UserFiles::default(), arg);
+        assert_eq!(read(&name).unwrap().label, "before=1");
+        let named = read(&format!("with <shield>={name}")).unwrap();
         assert_eq!((named.label.as_str(), named.file), ("with <shield>", name));
-        assert!(
-            NamedDocument::read("x=/nowhere/at/all")
-                .unwrap_err()
-                .message
-                .contains("/nowhere/at/all")
-        );
+        let absent = read("x=/nowhere/at/all").unwrap_err();
+        assert!(absent.message.contains("/nowhere/at/all"), "{absent}");
         std::fs::remove_dir_all(dir).unwrap();
     }
 

@@ -209,7 +209,7 @@ impl ReadPolicy {
     /// Reads the given file, or the default one.
     fn read(host: &Host, given: Option<&str>) -> Result<ReadPolicy, Failure> {
         let (file, text) = match given {
-            Some(file) => (file, read_file(Path::new(file))?),
+            Some(file) => (file, read_file(&host.user_files(), Path::new(file))?),
             None => (DEFAULT_PATH, host.read(DEFAULT_PATH)?),
         };
         let policy = read_policy(&text, file)?;
@@ -363,12 +363,13 @@ pub fn switchable_names() -> Vec<&'static str> {
 /// # Errors
 /// The policy cannot be read, or has no such shield.
 pub fn read_policy_limits(
+    host: &Host,
     policy: Option<&Path>,
     shield: Option<&str>,
 ) -> Result<Option<PolicyLimits>, Failure> {
     let Some(file) = policy else { return Ok(None) };
     let name = file.display().to_string();
-    let policy = read_policy(&read_file(file)?, &name)?;
+    let policy = read_policy(&read_file(&host.user_files(), file)?, &name)?;
     let found = policy.shield(shield, &name);
     let (_, found) = found.map_err(|error| {
         let failure = Failure::usage(error.to_string());

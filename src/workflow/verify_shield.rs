@@ -26,7 +26,7 @@ use crate::verify::{
 use cpushield_linux::clock::nanos;
 use cpushield_linux::orphans::LeftBehind;
 use cpushield_linux::worker_process::ChildCommand;
-use cpushield_linux::{CpuSet, Host, Store, Task, can_write, process, signal, write_stream};
+use cpushield_linux::{CpuSet, Host, Store, Task, process, signal};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
@@ -130,7 +130,8 @@ impl<'a> VerifySession<'a> {
                 .hint("give one: --max-entries N or --max-gap TIME")
                 .hint("or use those of a policy: --policy FILE"));
         }
-        request.export_files().try_for_each(can_write)?;
+        let files = work.host.user_files();
+        request.export_files().try_for_each(|file| files.check_writable(file))?;
         let target = find_target(work, &request)?;
         check_disturbance(work, &target.cpus, request.disturbance)?;
         if request.program == WatchedProgram::Sampler {
@@ -143,7 +144,7 @@ impl<'a> VerifySession<'a> {
             ));
         }
         let output = request.output.as_deref();
-        let checkpoint = output.map(|path| WatchCheckpoint::open(work.ui, path)).transpose()?;
+        let checkpoint = output.map(|path| WatchCheckpoint::open(work, path)).transpose()?;
         catch_stops()?;
         Ok(VerifySession { work, request, checkpoint, target })
     }
@@ -278,7 +279,8 @@ impl<'a> VerifySession<'a> {
         evidence: &Evidence,
         verdict: &Verdict,
     ) -> Result<(), Failure> {
-        let VerifySession { work: WorkContext { ui, .. }, request, .. } = self;
+        let VerifySession { work: WorkContext { ui, host, .. }, request, .. } = self;
+        let files = host.user_files();
         let Some(mut recording) = recording else {
             for file in request.export_files() {
                 ui.warn(&format!("{}: not written, because there is no trace", file.display()));
@@ -286,7 +288,7 @@ impl<'a> VerifySession<'a> {
             return Ok(());
         };
         if let Some(file) = &request.trace_dat {
-            write_stream(file, &mut |out| trace_dat::write(&mut recording, out))?;
+            files.write_stream(file, &mut |out| trace_dat::write(&mut recording, out))?;
             ui.status(&format!("wrote {0}: trace-cmd report -i {0}", file.display()));
         }
         if let Some(file) = &request.perfetto {
@@ -295,7 +297,7 @@ impl<'a> VerifySession<'a> {
                 workload: is_sampler.then_some("busy loop of cpushield"),
                 remedy: &|cause, culprit| describe_remedy(verdict, cause, culprit),
             };
-            write_stream(file, &mut |out| perfetto::write(&mut recording, &context, out))?;
+            files.write_stream(file, &mut |out| perfetto::write(&mut recording, &context, out))?;
             ui.status(&format!("wrote {}: open it in ui.perfetto.dev", file.display()));
         }
         Ok(())
@@ -307,11 +309,12 @@ impl<'a> VerifySession<'a> {
 /// # Errors
 /// The policy cannot be read, or has no such shield.
 pub fn read_limits(
+    host: &Host,
     policy: Option<&Path>,
     shield: Option<&str>,
     given: VerifyLimits,
 ) -> Result<VerifyLimits, Failure> {
-    let Some(limits) = read_policy_limits(policy, shield)? else { return Ok(given) };
+    let Some(limits) = read_policy_limits(host, policy, shield)? else { return Ok(given) };
     let limits = limits.of_verify();
     Ok(VerifyLimits {
         max_entries: given.max_entries.or(limits.max_entries),
@@ -421,7 +424,8 @@ fn start_program(
     target: &WatchTarget,
     command: &[OsString],
 ) -> Result<ChildCommand, String> {
-    ChildCommand::start(&run_arguments(work, target, command)).map_err(|error| error.to_string())
+    let arguments = run_arguments(work, target, command);
+    ChildCommand::start(&work.host, &arguments).map_err(|error| error.to_string())
 }
 
 /// The arguments of `cpushield run` that start the program where it is watched: in the shield, and

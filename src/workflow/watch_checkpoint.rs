@@ -3,6 +3,7 @@
 //! A watch cannot be resumed, because nothing was seen in between. The file says how long it was
 //! unbroken.
 
+use super::WorkContext;
 use crate::autosave::Autosave;
 use crate::documents::evidence::{SCHEMA, UnfinishedWatch};
 use crate::failure::Failure;
@@ -10,7 +11,7 @@ use crate::json::to_json;
 use crate::ui::Ui;
 use crate::verify::WorstSoFar;
 use cpushield_linux::clock::nanos;
-use cpushield_linux::{CpuSet, can_write, keep_document};
+use cpushield_linux::{CpuSet, UserFiles};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -23,6 +24,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// The file of a watch.
 pub struct WatchCheckpoint<'a> {
     path: PathBuf,
+    files: UserFiles,
     autosave: RefCell<Autosave>,
     /// How much of the watch was over at the last save.
     saved: Cell<Duration>,
@@ -42,14 +44,16 @@ impl<'a> WatchCheckpoint<'a> {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn open(ui: &'a Ui, path: &Path) -> Result<WatchCheckpoint<'a>, Failure> {
-        can_write(path)?;
+    pub fn open(work: &WorkContext<'a>, path: &Path) -> Result<WatchCheckpoint<'a>, Failure> {
+        let files = work.host.user_files();
+        files.check_writable(path)?;
         Ok(WatchCheckpoint {
             path: path.to_owned(),
-            autosave: RefCell::new(Autosave::new(path)),
+            autosave: RefCell::new(Autosave::new(path, &files)),
+            files,
             saved: Cell::default(),
             warned: Cell::default(),
-            ui,
+            ui: work.ui,
         })
     }
 
@@ -90,9 +94,9 @@ impl<'a> WatchCheckpoint<'a> {
     /// The file cannot be written.
     pub fn finish(&self, document: &impl Serialize) -> Result<(), Failure> {
         // No later write of the thread may replace the document.
-        let _ = self.autosave.replace(Autosave::new(&self.path)).end();
+        let _ = self.autosave.replace(Autosave::new(&self.path, &self.files)).end();
         let text = to_json(document)?;
-        keep_document(&self.path, &text).map_err(|error| {
+        self.files.keep(&self.path, &text).map_err(|error| {
             Failure::from(error).hint("save standard output instead: cpushield verify --json")
         })?;
         self.ui.status(&format!("saved: {}", self.path.display()));

@@ -218,12 +218,7 @@ impl Host {
             file.read_exact_at(&mut bytes, offset).map_err(Error::on(Operation::Read, &path))?;
             Ok(bytes)
         });
-        match (&answer, &self.recorder) {
-            (Ok(bytes), Some(recorder)) => recorder.save_file(&path, bytes),
-            (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
-            _ => {}
-        }
-        answer.map(u64::from_le_bytes)
+        self.finish_read(&path, answer).map(u64::from_le_bytes)
     }
 
     /// Saves an error of the kernel in the recording.
@@ -254,10 +249,10 @@ impl Host {
     }
 
     /// Logs and records what a read returned.
-    pub(crate) fn finish_read(&self, path: &str, answer: Result<Vec<u8>>) -> Result<Vec<u8>> {
+    pub(crate) fn finish_read<T: AsRef<[u8]>>(&self, path: &str, answer: Result<T>) -> Result<T> {
         let answer = self.log_result(Operation::Read, path, None, answer);
         match (&answer, &self.recorder) {
-            (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes),
+            (Ok(bytes), Some(recorder)) => recorder.save_file(path, bytes.as_ref()),
             (Err(error), Some(_)) if !error.is_absent() => self.note_error(error),
             _ => {}
         }
@@ -346,7 +341,8 @@ impl Host {
     /// # Errors
     /// The kernel's error.
     pub fn list_directories(&self, path: &str) -> Result<Vec<String>> {
-        self.entries(path, Listed::Directories)
+        let names = self.entries(path, Listed::Directories);
+        self.log_result(Operation::Read, path, None, names)
     }
 
     /// Lists the names in a directory, sorted.
@@ -368,10 +364,10 @@ impl Host {
     /// # Errors
     /// The kernel's error.
     pub fn read_link(&self, path: &str) -> Result<String> {
-        self.recorded_error(Operation::Read, path)?;
         self.count_operation();
-        let target =
-            fs::read_link(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e));
+        let target = self.recorded_error(Operation::Read, path).and_then(|()| {
+            fs::read_link(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))
+        });
         let target = self.log_result(Operation::Read, path, None, target)?;
         let target = target.to_string_lossy().into_owned();
         if let Some(recorder) = &self.recorder {
@@ -418,7 +414,10 @@ impl Host {
     pub(crate) fn before_write(&self, verb: Operation, path: &str) -> Result<()> {
         self.count_operation();
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
-        self.permit_write(n, verb, path)
+        match self.permit_write(n, verb, path) {
+            Ok(()) => Ok(()),
+            refused => self.log_result(verb, path, None, refused),
+        }
     }
 
     /// Writes a value to an existing kernel file, in one write. An empty value is written as a line

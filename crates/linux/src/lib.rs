@@ -31,7 +31,7 @@ pub use sys::{
 pub use trace::{page_buffer, ring_buffer, tracefs};
 
 pub use cpuset::CpuSet;
-pub use documents::{can_write, keep_document, read_document, write_document, write_stream};
+pub use documents::UserFiles;
 pub use error::{Error, Operation, Result};
 pub use event_log::EventLog;
 pub use files::file_stamp::FileStamp;

@@ -2,6 +2,7 @@
 //! leaves behind is ended and named. This process becomes the orphan's parent, so it runs no other
 //! test.
 
+use cpushield_linux::Host;
 use cpushield_linux::worker_process::ChildCommand;
 use std::ffi::OsString;
 use std::process::Command;
@@ -19,7 +20,7 @@ fn forks_twice() {
 #[test]
 fn a_process_that_a_program_left_behind_is_ended_and_named() {
     let words = ["--ignored", "--exact", "forks_twice"].map(OsString::from);
-    let mut command = ChildCommand::start(&words).unwrap();
+    let mut command = ChildCommand::start(&Host::live(), &words).unwrap();
     let began = Instant::now();
     while command.ended().is_none() {
         assert!(began.elapsed() < Duration::from_secs(30));

@@ -1,8 +1,10 @@
-//! Files that the user names: policies, plans, reports. Their paths are those of the computer the
-//! program runs on, never inside a recorded machine.
+//! [`UserFiles`]: files that the user names: policies, plans, reports. Their paths are those of the
+//! computer the program runs on, never inside a recorded machine.
 
 use crate::error::{Error, Operation, Result};
+use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
+use crate::host::Host;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -10,14 +12,100 @@ use std::path::{Path, PathBuf};
 /// The maximum size of a document; a plan for a machine with thousands of CPUs has a few MiB.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Reads a whole document.
-///
-/// # Errors
-/// The kernel's error; EFBIG if it is too large to be a document; text that is not UTF-8.
-pub fn read_document(path: &Path) -> Result<String> {
+/// The files that the user names, with the log of every access to them.
+#[derive(Debug, Clone, Default)]
+pub struct UserFiles {
+    log: Option<EventLog>,
+}
+
+impl Host {
+    /// The files that the user names, with the log of this host.
+    #[must_use]
+    pub fn user_files(&self) -> UserFiles {
+        UserFiles::new(self.log.clone())
+    }
+}
+
+impl UserFiles {
+    /// Logs every access to this log, if there is one.
+    #[must_use]
+    pub fn new(log: Option<EventLog>) -> UserFiles {
+        UserFiles { log }
+    }
+
+    fn log_result<T>(&self, verb: Operation, path: &Path, answer: Result<T>) -> Result<T> {
+        log_result(self.log.as_ref(), verb, &path.display().to_string(), None, answer)
+    }
+
+    /// Logs a write, and makes an [`Error`] of its result.
+    fn log_write(&self, path: &Path, written: io::Result<()>) -> Result<()> {
+        let failed = |e| Error::io(Operation::Write, &path.display().to_string(), e);
+        self.log_result(Operation::Write, path, written.map_err(failed))
+    }
+
+    /// Reads a whole document.
+    ///
+    /// # Errors
+    /// The kernel's error; EFBIG if it is too large to be a document; text that is not UTF-8.
+    pub fn read(&self, path: &Path) -> Result<String> {
+        self.log_result(Operation::Read, path, read_document(path))
+    }
+
+    /// Writes a document: it is complete or does not exist.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn write(&self, path: &Path, text: &str) -> Result<()> {
+        self.write_stream(path, &mut |out| out.write_all(text.as_bytes()))
+    }
+
+    /// Whether a document can be written there; checked before the work whose result it will hold.
+    ///
+    /// # Errors
+    /// The kernel's error in the same steps as those of [`UserFiles::write_stream`].
+    pub fn check_writable(&self, path: &Path) -> Result<()> {
+        if is_special(path) {
+            return Ok(());
+        }
+        let temporary = temporary_path(path);
+        let created =
+            atomic_file::create(&temporary, 0o666).and_then(|_| fs::remove_file(&temporary));
+        self.log_write(path, created)
+    }
+
+    /// Writes a document piece by piece: it is complete or does not exist.
+    ///
+    /// # Errors
+    /// The kernel's error, or that of `fill`.
+    pub fn write_stream(
+        &self,
+        path: &Path,
+        fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<()> {
+        let written = match is_special(path) {
+            true => write_special(path, fill),
+            false => {
+                let temporary = temporary_path(path);
+                atomic_file::put(path, &temporary, 0o666, &mut |file| buffered(file, fill))
+            }
+        };
+        self.log_write(path, written)
+    }
+
+    /// Writes a document, which is on the disk when this returns. The previous one remains until
+    /// then, even if this program or the machine crashes.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn keep(&self, path: &Path, text: &str) -> Result<()> {
+        self.log_write(path, write_durably(path, text))
+    }
+}
+
+fn read_document(path: &Path) -> Result<String> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(Error::on(Operation::Read, &name))?;
+    let file = File::open(path).map_err(Error::on(Operation::Read, &name))?;
     file.take(BYTES_MAX + 1).read_to_end(&mut bytes).map_err(Error::on(Operation::Read, &name))?;
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::os(Operation::Read, &name, libc::EFBIG));
@@ -31,29 +119,6 @@ pub fn read_document(path: &Path) -> Result<String> {
     })
 }
 
-/// Writes a document: it is complete or does not exist.
-///
-/// # Errors
-/// The kernel's error.
-pub fn write_document(path: &Path, text: &str) -> Result<()> {
-    write_stream(path, &mut |out| out.write_all(text.as_bytes()))
-}
-
-/// Whether a document can be written there; checked before the work whose result it will hold.
-///
-/// # Errors
-/// The kernel's error in the same steps as those of [`write_stream`].
-pub fn can_write(path: &Path) -> Result<()> {
-    if is_special(path) {
-        return Ok(());
-    }
-    let name = path.display().to_string();
-    let temporary = temporary_path(path);
-    atomic_file::create(&temporary, 0o666)
-        .and_then(|_| fs::remove_file(&temporary))
-        .map_err(|e| Error::io(Operation::Write, &name, e))
-}
-
 /// The temporary name of a document while it is written.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -61,27 +126,7 @@ fn temporary_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes a document piece by piece: it is complete or does not exist.
-///
-/// # Errors
-/// The kernel's error, or that of `fill`.
-pub fn write_stream(
-    path: &Path,
-    fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-) -> Result<()> {
-    if is_special(path) {
-        return write_special(path, fill);
-    }
-    atomic_file::put(path, &temporary_path(path), 0o666, &mut |file| buffered(file, fill))
-        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
-}
-
-/// Writes a document, which is on the disk when this returns. The previous one remains until then,
-/// even if this program or the machine crashes.
-///
-/// # Errors
-/// The kernel's error.
-pub fn keep_document(path: &Path, text: &str) -> Result<()> {
+fn write_durably(path: &Path, text: &str) -> io::Result<()> {
     if is_special(path) {
         return write_special(path, &mut |out| out.write_all(text.as_bytes()));
     }
@@ -93,7 +138,6 @@ pub fn keep_document(path: &Path, text: &str) -> Result<()> {
         file.sync_all()
     })
     .and_then(|()| atomic_file::sync_dir_of(path))
-    .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
 }
 
 /// Whether it is a device or a pipe, which a rename would replace.
@@ -105,10 +149,8 @@ fn is_special(path: &Path) -> bool {
 fn write_special(
     path: &Path,
     fill: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-) -> Result<()> {
-    File::create(path)
-        .and_then(|mut file| buffered(&mut file, fill))
-        .map_err(|e| Error::io(Operation::Write, &path.display().to_string(), e))
+) -> io::Result<()> {
+    buffered(&mut File::create(path)?, fill)
 }
 
 fn buffered(
@@ -132,7 +174,7 @@ mod tests {
         let (kept, path) = (dir.join("kept"), dir.join("x.json"));
         fs::write(&kept, "text").unwrap();
         symlink(&kept, temporary_path(&path)).unwrap();
-        can_write(&path).unwrap();
+        UserFiles::default().check_writable(&path).unwrap();
         assert_eq!(fs::read_to_string(&kept).unwrap(), "text");
         let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["kept"]);

@@ -2,8 +2,9 @@
 //! A reader trusts a file only if root owns it and no other user can write it.
 
 use crate::error::{Error, Operation, Result};
+use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
-use crate::regular::{OpenError, open_regular};
+use crate::regular::open_regular;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -22,13 +23,24 @@ const BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, Clone)]
 pub struct PublicDir {
     dir: PathBuf,
+    log: Option<EventLog>,
 }
 
 impl PublicDir {
     /// The directory of this path. Creates nothing yet.
     #[must_use]
     pub fn new(dir: &Path) -> PublicDir {
-        PublicDir { dir: dir.to_owned() }
+        PublicDir { dir: dir.to_owned(), log: None }
+    }
+
+    /// The same directory, which writes every access to this log from now on.
+    #[must_use]
+    pub fn logging(self, log: Option<EventLog>) -> PublicDir {
+        PublicDir { log, ..self }
+    }
+
+    fn log_result<T>(&self, verb: Operation, name: &str, answer: Result<T>) -> Result<T> {
+        log_result(self.log.as_ref(), verb, &self.path(name), None, answer)
     }
 
     fn path(&self, name: &str) -> String {
@@ -40,6 +52,10 @@ impl PublicDir {
     /// # Errors
     /// The file system's error; EPERM if another user could change the directory.
     pub fn publish(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.log_result(Operation::Write, name, self.publish_file(name, bytes))
+    }
+
+    fn publish_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
         let failed = Error::on(Operation::Write, &path);
         self.create_dir().map_err(failed)?;
@@ -70,13 +86,18 @@ impl PublicDir {
     /// The file system's error; EPERM if another user could have written the file; EFBIG if it has
     /// more than 1 MiB.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        match self.log_result(Operation::Read, name, self.read_file(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read_file(&self, name: &str) -> Result<Vec<u8>> {
         let path = self.path(name);
         let failed = Error::on(Operation::Read, &path);
-        let file = match open_regular(&self.dir.join(name), OpenOptions::new().read(true)) {
-            Ok(file) => file,
-            Err(OpenError::Io(e)) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(Error::open(Operation::Read, &path, e)),
-        };
+        let file = open_regular(&self.dir.join(name), OpenOptions::new().read(true))
+            .map_err(|e| Error::open(Operation::Read, &path, e))?;
         let found = file.metadata().map_err(failed)?;
         if !is_own(&found) || found.mode() & OTHERS_WRITE != 0 {
             return Err(Error::os(Operation::Read, &path, libc::EPERM));
@@ -86,7 +107,7 @@ impl PublicDir {
         if bytes.len() as u64 > BYTES_MAX {
             return Err(Error::os(Operation::Read, &path, libc::EFBIG));
         }
-        Ok(Some(bytes))
+        Ok(bytes)
     }
 }
 

@@ -336,6 +336,10 @@ impl Store {
     /// # Errors
     /// The file system's error; the file must exist and be that long.
     pub fn append(&self, name: &str, len: u64) -> Result<Appender> {
+        self.log_result(Operation::Write, name, self.open_to_append(name, len))
+    }
+
+    fn open_to_append(&self, name: &str, len: u64) -> Result<Appender> {
         let path = self.path(name);
         self.budget.take().map_err(Error::on(Operation::Write, &path))?;
         let file = open_regular(&self.dir.join(name), OpenOptions::new().append(true))
@@ -353,10 +357,10 @@ impl Store {
     /// # Errors
     /// The file system's error.
     pub fn archive(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
-        let path = self.path(name);
-        let failed = Error::on(Operation::Write, &path);
         let new = self.free_name(prefix, suffix)?;
-        fs::rename(self.dir.join(name), self.dir.join(&new)).map_err(failed)?;
+        let renamed = fs::rename(self.dir.join(name), self.dir.join(&new))
+            .map_err(Error::on(Operation::Write, &self.path(name)));
+        self.log_result(Operation::Write, name, renamed)?;
         // Nothing more is appended: this frees the space reserved after its end (fallocate(2),
         // FALLOC_FL_KEEP_SIZE). A failure only costs that space.
         if let Ok(file) = open_regular(&self.dir.join(&new), OpenOptions::new().append(true)) {
@@ -370,8 +374,9 @@ impl Store {
     /// # Errors
     /// The file system's error, or there is no such file.
     pub fn archive_copy(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
-        let path = self.path(name);
-        let bytes = fs::read(self.dir.join(name)).map_err(Error::on(Operation::Read, &path))?;
+        let bytes =
+            fs::read(self.dir.join(name)).map_err(Error::on(Operation::Read, &self.path(name)));
+        let bytes = self.log_result(Operation::Read, name, bytes)?;
         let new = self.free_name(prefix, suffix)?;
         self.replace(&new, &bytes)?;
         Ok(self.path(&new))
@@ -408,7 +413,16 @@ impl Store {
         }
         found.sort();
         let old = found.len().saturating_sub(keep);
-        found.iter().take(old).try_for_each(|(_, path)| fs::remove_file(path).map_err(failed))
+        found.iter().take(old).try_for_each(|(_, path)| {
+            let removed = fs::remove_file(path).map_err(failed);
+            log_result(
+                self.log.as_ref(),
+                Operation::Remove,
+                &path.display().to_string(),
+                None,
+                removed,
+            )
+        })
     }
 
     /// Syncs the directory: the names of all files are on the disk when this returns.

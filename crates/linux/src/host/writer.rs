@@ -5,7 +5,7 @@ use crate::error::{Error, Operation, Result};
 use crate::files::fast_read::open;
 use rustix::fs::OFlags;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 
 /// A kernel file that is opened once for many writes; see [`Host::writer`].
 #[derive(Debug)]
@@ -24,16 +24,18 @@ impl FileWriter<'_> {
         if !self.host.live {
             return self.host.write(self.path, value);
         }
-        let failed = |e| Error::io(Operation::Write, self.path, e).with_value(value);
+        let path = self.path;
+        let failed = |e| Error::io(Operation::Write, path, e).with_value(value);
         self.host.before_write(Operation::Write, self.path).map_err(|e| e.with_value(value))?;
+        let answer = self.write_value(value).map_err(failed);
+        self.host.log_result(Operation::Write, self.path, Some(value), answer)
+    }
+
+    fn write_value(&mut self, value: &str) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => {
-                let file = open(&self.host.local_path(self.path), OFlags::WRONLY);
-                none.insert(file.map_err(failed)?)
-            }
+            none => none.insert(open(&self.host.local_path(self.path), OFlags::WRONLY)?),
         };
-        let answer = file.write_all(value.as_bytes()).map_err(failed);
-        self.host.log_result(Operation::Write, self.path, Some(value), answer)
+        file.write_all(value.as_bytes())
     }
 }

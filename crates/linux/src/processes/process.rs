@@ -1,5 +1,7 @@
 //! Processes: fork, exec, wait, forwarded signals, and credentials.
 
+use crate::error::{Error, Operation};
+use crate::host::Host;
 use crate::open_files::new_command;
 use crate::sys::input_poll::wait_for_input;
 use rustix::io::{Errno, retry_on_intr};
@@ -155,10 +157,40 @@ fn check_executable(path: &Path) -> io::Result<()> {
     if is_executable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
 }
 
-/// Executes another program in this process; returns only if that fails. SIGPIPE, which this
-/// program ignores, is not ignored there. The name is looked up in `PATH` if it has no slash.
-#[must_use]
-pub fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
+impl Host {
+    /// Executes another program in this process; returns only if that fails. SIGPIPE, which this
+    /// program ignores, is not ignored there. The name is looked up in `PATH` if it has no slash.
+    #[must_use]
+    pub fn exec(&self, command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
+        // A success does not return, so the line comes before it.
+        if let Some(log) = &self.log {
+            log.note("exec", &join_words(command));
+        }
+        let error = exec(command, environment);
+        self.log_command(command, Some(&error));
+        error
+    }
+
+    /// Logs a started program, or why it could not be started.
+    pub(crate) fn log_command(&self, command: &[impl AsRef<OsStr>], error: Option<&io::Error>) {
+        let Some(log) = &self.log else { return };
+        let line = join_words(command).escape_debug().to_string();
+        let answer = match error {
+            None => Ok(()),
+            Some(error) => {
+                Err(Error::os(Operation::Call, &line, error.raw_os_error().unwrap_or(libc::EIO)))
+            }
+        };
+        log.access(Operation::Call, &line, None, &answer);
+    }
+}
+
+fn join_words(command: &[impl AsRef<OsStr>]) -> String {
+    let words = command.iter().map(|word| word.as_ref().to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn exec(command: &[impl AsRef<OsStr>], environment: &[(&str, String)]) -> io::Error {
     let Some((program, arguments)) = command.split_first() else {
         return io::Error::from_raw_os_error(libc::ENOENT);
     };
@@ -197,8 +229,7 @@ pub fn locale_is_utf8() -> bool {
 /// The command line of this process, as one line.
 #[must_use]
 pub fn command_line() -> String {
-    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-    words.collect::<Vec<_>>().join(" ")
+    join_words(&arguments())
 }
 
 /// The variables of this process that choose the language of programs, as `NAME=VALUE`.

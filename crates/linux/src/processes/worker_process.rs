@@ -138,7 +138,14 @@ impl ChildCommand {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn start(words: &[OsString]) -> io::Result<ChildCommand> {
+    pub fn start(host: &Host, words: &[OsString]) -> io::Result<ChildCommand> {
+        let started = ChildCommand::spawn(words);
+        let command = [&[OsString::from("cpushield")], words].concat();
+        host.log_command(&command, started.as_ref().err());
+        started
+    }
+
+    fn spawn(words: &[OsString]) -> io::Result<ChildCommand> {
         let errors = io::stderr().as_fd().try_clone_to_owned()?;
         let orphans = OrphanTracker::adopt()?;
         let child = new_command("/proc/self/exe")

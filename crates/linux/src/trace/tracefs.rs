@@ -369,7 +369,8 @@ impl<'h> TraceInstance<'h> {
             .read(true)
             .custom_flags(libc::O_NONBLOCK)
             .open(self.host.local_path(&path))
-            .map_err(|e| Error::io(Operation::Read, &path, e))?;
+            .map_err(|e| Error::io(Operation::Read, &path, e));
+        let file = self.host.log_result(Operation::Read, &path, None, file)?;
         Ok(TracePipe { path, file, layout, page: vec![0; layout.page_size()] })
     }
 
