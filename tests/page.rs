@@ -180,12 +180,28 @@ fn the_commands_of_a_report_reproduce_it() {
     let mut before = latency(&[2, 3], 60, 1_000, 40_000);
     before["isolation"]["shield"] = Value::Null;
     dir.put("latency-before.json", &before);
+    let mut watched = verified(2, &[("tick", "", 4_000)]);
+    watched["evidence"]["workload"] = json!("given");
+    watched["evidence"]["options"] = json!({
+        "warmup_ns": 250_000_000, "syscalls": true, "stacks": true, "before_breach_ns": 20_000,
+        "cgroup": "/sys/fs/cgroup/a b", "started_program": true,
+    });
+    dir.put("verify-before.json", &watched);
     files.extend(["before=verify-before.json", "before=latency-before.json"].map(str::to_owned));
     let mut words = vec!["report", "--quiet", "-o", "report.md", "--title", "It's repeated"];
     words.extend(files.iter().map(String::as_str));
     dir.run(&words);
-    let recipe = recipe(&fs::read_to_string(dir.0.join("report.md")).unwrap());
+    let report = fs::read_to_string(dir.0.join("report.md")).unwrap();
+    let recipe = recipe(&report);
     let calls = calls(&dir, &recipe);
+    let options = "--warmup 250ms --syscalls --stacks --stop-on-breach --before 20us --cgroup";
+    let watch: Vec<&str> = ["verify", "--cpus", "2", "--for", "4s"]
+        .into_iter()
+        .chain(options.split(' '))
+        .chain(["/sys/fs/cgroup/a b", "--json", "--", "PROGRAM"])
+        .collect();
+    assert!(calls.iter().any(|(words, _)| *words == watch), "{recipe}");
+    assert!(report.contains("Replace PROGRAM with it."), "{report}");
     for (words, there) in &calls {
         let line = std::iter::once("cpushield").chain(words.iter().map(String::as_str));
         let cli = Cli::try_parse_from(line);

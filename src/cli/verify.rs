@@ -13,9 +13,8 @@ use crate::ui::Ui;
 use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::fix;
 use crate::workflow::verdict_check::{self, VerdictSubject};
-use crate::workflow::verify_shield::{
-    SurveyWhen, VerifyResult, VerifySession, WatchRequest, WatchedProgram, read_limits,
-};
+use crate::workflow::verify_shield::{SurveyWhen, VerifyResult, VerifySession, read_limits};
+use crate::workflow::watch_request::{WatchRequest, WatchedProgram};
 use cpushield_linux::CpuSet;
 use cpushield_linux::clock::nanos;
 use std::ffi::OsString;

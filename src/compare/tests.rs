@@ -274,6 +274,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
     };
     let evidence = Evidence {
         shield: None,
+        options: None,
         schema: crate::documents::evidence::SCHEMA,
         began_s: None,
         began_ns: None,

@@ -504,6 +504,7 @@ pub(crate) mod examples {
     pub fn clean() -> Evidence {
         Evidence {
             shield: None,
+            options: None,
             schema: SCHEMA,
             began_s: None,
             began_ns: None,

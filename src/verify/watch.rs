@@ -76,6 +76,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         CombinedObservations { before, after, smis, seen, compared, threads, doubts, span_ns };
     Ok(Evidence {
         shield: None,
+        options: None,
         schema: SCHEMA,
         began_s,
         began_ns: Some(began_ns),

@@ -60,6 +60,7 @@ mod undo_watchdog;
 pub mod verdict_check;
 pub mod verify_shield;
 mod watch_checkpoint;
+pub mod watch_request;
 mod watch_target;
 
 pub use context::{WorkContext, catch_stops, runs_as_root, step_aside};

@@ -425,6 +425,7 @@ mod tests {
     fn evidence() -> Evidence {
         Evidence {
             shield: None,
+            options: None,
             schema: evidence::SCHEMA,
             began_s: None,
             began_ns: None,

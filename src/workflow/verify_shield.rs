@@ -4,6 +4,7 @@ use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
 use super::trace_disturbance::check_disturbance;
 use super::watch_checkpoint::WatchCheckpoint;
+use super::watch_request::{WatchRequest, WatchedProgram};
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
@@ -13,7 +14,7 @@ use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::observe;
 use crate::plan::{Plan, Shield, plan};
-use crate::policy::{DisturbanceConsent, ShieldRequest, Siblings, VerifyLimits};
+use crate::policy::{ShieldRequest, Siblings, VerifyLimits};
 use crate::run::{RunError, check_move};
 use crate::survey::{Machine, survey};
 use crate::trace::recording::TraceRecording;
@@ -30,58 +31,7 @@ use cpushield_linux::{CpuSet, Host, Store, Task, process, signal};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// What to watch, how long, and which files to write.
-#[derive(Debug, Clone)]
-pub struct WatchRequest {
-    /// The CPUs; those of the active shield if `None`.
-    pub cpus: Option<CpuSet>,
-    /// How long to watch.
-    pub span: Duration,
-    /// How long the workload runs before the watch starts.
-    pub warmup: Duration,
-    /// The limits that the verdict checks.
-    pub limits: VerifyLimits,
-    /// What runs on the CPUs.
-    pub program: WatchedProgram,
-    /// Whether system calls are traced.
-    pub syscalls: bool,
-    /// Whether the trace may interrupt other shields.
-    pub disturbance: DisturbanceConsent,
-    /// Whether the kernel stack of each event is recorded.
-    pub stacks: bool,
-    /// The time before a breach that is kept of the trace; `None` if a breach does not end the
-    /// watch.
-    pub before_breach: Option<Duration>,
-    /// The cgroup that the sampler joins, if another tool made the shield.
-    pub cgroup: Option<String>,
-    /// The file for the raw trace.
-    pub trace_dat: Option<PathBuf>,
-    /// The file for a timeline.
-    pub perfetto: Option<PathBuf>,
-    /// The file for the document, which has the progress until the watch ends.
-    pub output: Option<PathBuf>,
-}
-
-impl WatchRequest {
-    /// The files that the trace is exported to.
-    fn export_files(&self) -> impl Iterator<Item = &Path> {
-        self.trace_dat.iter().chain(&self.perfetto).map(PathBuf::as_path)
-    }
-}
-
-/// What runs on the watched CPUs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WatchedProgram {
-    /// The gap sampler.
-    Sampler,
-    /// The programs that already run there.
-    Running,
-    /// This command, which is started in the shield.
-    Started(Vec<OsString>),
-}
+use std::path::Path;
 
 /// Everything that is known before a watch.
 #[derive(Debug)]
@@ -157,6 +107,7 @@ impl<'a> VerifySession<'a> {
         let VerifySession { work, request, target, .. } = self;
         let WorkContext { host, store, .. } = work;
         let (mut evidence, recording) = self.watch()?;
+        evidence.options = Some(request.options());
         evidence.shield = target.own_shield().map(|place| place.name.clone());
         let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // The survey comes after the watch, because a shield that holds does not need one.

@@ -5,8 +5,8 @@ use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, KernelWork,
-    PositiveControl, SentIpi, TraceInterference, WatchedMachine, WitnessDoubt, WitnessKind,
-    WorkloadEnd,
+    PositiveControl, SentIpi, TraceInterference, WatchOptions, WatchedMachine, WitnessDoubt,
+    WitnessKind, WorkloadEnd,
 };
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -52,6 +52,9 @@ pub struct Evidence {
     /// documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<String>,
+    /// The options of `verify`; `None` for another command, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub options: Option<WatchOptions>,
     /// One entry for each watched CPU.
     pub cpus: Vec<CpuEvidence>,
     /// Every witness, including those that could not watch.

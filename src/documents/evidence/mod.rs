@@ -15,6 +15,7 @@ mod second_witness;
 pub mod time_text;
 mod unfinished;
 mod verdict;
+mod watch_options;
 mod watched_machine;
 mod why;
 mod witness_kind;
@@ -37,6 +38,7 @@ pub use second_witness::{
 };
 pub use unfinished::UnfinishedWatch;
 pub use verdict::*;
+pub use watch_options::WatchOptions;
 pub use watched_machine::WatchedMachine;
 pub use why::{TimeBreakdown, TimeShare, UnknownBreakdown};
 pub use witness_kind::WitnessKind;

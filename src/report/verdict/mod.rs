@@ -241,6 +241,7 @@ mod tests {
         };
         Evidence {
             shield: None,
+            options: None,
             schema: SCHEMA,
             began_s: None,
             began_ns: None,

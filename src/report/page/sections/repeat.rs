@@ -1,7 +1,7 @@
 //! How to repeat it: the commands that make the same documents and the same report, in a working
 //! order, with the shield undone at the end.
 
-use crate::documents::evidence::{Evidence, WatchedWorkload};
+use crate::documents::evidence::{Evidence, WatchOptions, WatchedWorkload};
 use crate::latency::LatencyMeasurement;
 use crate::load::{COMMAND, requested_words};
 use crate::quote::quote_for_shell;
@@ -10,6 +10,9 @@ use crate::report::page::material::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
 use cpushield_linux::{CpuSet, SchedPolicy};
+
+/// Stands for the command of a watched program.
+const PROGRAM_ARGUMENT: &str = " -- PROGRAM";
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -26,6 +29,15 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
                 .to_owned(),
         ),
     ];
+    let watched = material.observations.iter().map(|it| &it.document.evidence);
+    let fixed = material.fixes.iter().filter_map(|it| it.document.rounds.first());
+    if watched.chain(fixed.map(|round| &round.evidence)).any(starts_program) {
+        blocks.push(ReportBlock::Text(
+            "The documents do not contain the command of a watched program, because it may contain \
+             secrets. Replace PROGRAM with it."
+                .to_owned(),
+        ));
+    }
     let experiments = !material.experiments.is_empty() || !material.searches.is_empty();
     if !material.comparisons.is_empty() || experiments {
         blocks.push(ReportBlock::Text(
@@ -83,6 +95,8 @@ struct MeasuringCommand<'a> {
     kind: &'static str,
     label: &'a str,
     command: String,
+    /// Whether it starts a program, whose command is not recorded.
+    program: bool,
     /// Whether it traces the kernel, which interrupts other shields.
     traces: bool,
 }
@@ -148,7 +162,8 @@ impl RecipeWriter {
     fn measure(&mut self, measurement: &MeasuringCommand<'_>, others: usize) {
         let file = self.save(measurement.kind, measurement.label);
         let disturb = if measurement.traces && others > 0 { " --disturb" } else { "" };
-        self.lines.push(format!("{}{disturb} --json > {file}", measurement.command));
+        let program = if measurement.program { PROGRAM_ARGUMENT } else { "" };
+        self.lines.push(format!("{}{disturb} --json{program} > {file}", measurement.command));
     }
 
     /// The command that makes the report of these files.
@@ -198,6 +213,7 @@ fn measurements(
                 kind: "verify",
                 label,
                 command: verify_command(&observation.document),
+                program: starts_program(evidence),
                 traces: true,
             },
         ));
@@ -207,17 +223,25 @@ fn measurements(
             kind: "latency",
             label: &document.label,
             command: latency_command(&document.document),
+            program: false,
             traces: document.document.tracing.asked,
         };
         all.push((is_shielded(&document.document), measurement));
     }
     for document in &material.fixes {
         let rounds = document.document.rounds.first();
+        let program = rounds.is_some_and(|round| starts_program(&round.evidence));
         let command = rounds.map(|round| format!("{} --fix", watch_command(&round.evidence)));
         let command = command.unwrap_or_else(|| "cpushield verify --fix".to_owned());
         all.push((
             shield,
-            MeasuringCommand { kind: "fix", label: &document.label, command, traces: true },
+            MeasuringCommand {
+                kind: "fix",
+                label: &document.label,
+                command,
+                program,
+                traces: true,
+            },
         ));
     }
     let (shielded, before): (Vec<_>, Vec<_>) = all.into_iter().partition(|(shielded, _)| *shielded);
@@ -249,10 +273,34 @@ fn watch_command(evidence: &Evidence) -> String {
     let cpus: CpuSet = evidence.cpus.iter().map(|cpu| cpu.cpu).collect();
     let span = exact(if evidence.asked_ns > 0 { evidence.asked_ns } else { evidence.span_ns });
     let busy = match evidence.workload {
-        WatchedWorkload::Sampler => "",
-        WatchedWorkload::Given => " --busy",
+        WatchedWorkload::Given if !starts_program(evidence) => " --busy",
+        WatchedWorkload::Sampler | WatchedWorkload::Given => "",
     };
-    format!("cpushield verify --cpus {cpus} --for {span}{busy}")
+    let options = evidence.options.as_ref().map(option_words).unwrap_or_default();
+    format!("cpushield verify --cpus {cpus} --for {span}{busy}{options}")
+}
+
+/// The options of a watch, each with a space before it.
+fn option_words(options: &WatchOptions) -> String {
+    let mut words = format!(" --warmup {}", exact(options.warmup_ns));
+    if options.syscalls {
+        words.push_str(" --syscalls");
+    }
+    if options.stacks {
+        words.push_str(" --stacks");
+    }
+    if let Some(before_ns) = options.before_breach_ns {
+        words.push_str(&format!(" --stop-on-breach --before {}", exact(before_ns)));
+    }
+    if let Some(cgroup) = &options.cgroup {
+        words.push_str(&format!(" --cgroup {}", quoted(cgroup)));
+    }
+    words
+}
+
+/// Whether the watch started a program.
+fn starts_program(evidence: &Evidence) -> bool {
+    evidence.options.as_ref().is_some_and(|options| options.started_program)
 }
 
 fn verify_command(observation: &WatchWithVerdict) -> String {
