@@ -483,6 +483,7 @@ pub(super) mod tests {
             left: Some("7".to_owned()),
             note: None,
             moved: None,
+            unrestored: vec!["/proc/irq/5/smp_affinity_list".to_owned()],
         };
         bytes.extend(
             late_original_line(&StepOriginal { step: 2, original: OriginalState::Missing })

@@ -249,13 +249,22 @@ pub struct PerformedChange {
     pub note: Option<StepNote>,
     /// Tasks moved.
     pub moved: Option<MovedTasks>,
+    /// Files changed as a side effect and not restored.
+    pub unrestored: Vec<String>,
     /// Why the machine is worse than before, so that everything must be undone.
     pub broken: Option<String>,
 }
 
 impl PerformedChange {
     pub(super) fn with_outcome(outcome: Outcome) -> PerformedChange {
-        PerformedChange { outcome, left: None, note: None, moved: None, broken: None }
+        PerformedChange {
+            outcome,
+            left: None,
+            note: None,
+            moved: None,
+            unrestored: Vec::new(),
+            broken: None,
+        }
     }
 
     pub(super) fn changed(left: String) -> PerformedChange {
@@ -304,6 +313,7 @@ impl PerformedChange {
             left: self.left,
             note: self.note,
             moved: self.moved,
+            unrestored: self.unrestored,
         }
     }
 }

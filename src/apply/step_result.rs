@@ -24,6 +24,9 @@ pub struct StepDone {
     pub note: Option<StepNote>,
     /// Tasks that were moved.
     pub moved: Option<MovedTasks>,
+    /// Files that the step changed as a side effect and could not restore. Undo tries again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unrestored: Vec<String>,
 }
 
 /// How many tasks were moved, and why some stayed.

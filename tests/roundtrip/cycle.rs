@@ -96,15 +96,12 @@ fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
         "/sys/class/net/eth0/queues/tx-0/xps_cpus".to_owned(),
         "EBUSY: Device or resource busy".to_owned(),
     );
+    let unrestored = vec![path.clone()];
     let note = StepNote::FilesNotRestored { path, why, more: 0 };
-    assert_eq!(
-        outcome(&applied),
-        (
-            &Outcome::Changed,
-            Some("1 but for\n/sys/class/net/eth0/queues/tx-0/xps_cpus"),
-            Some(&note)
-        )
-    );
+    assert_eq!(outcome(&applied), (&Outcome::Changed, Some("1"), Some(&note)));
+    assert_eq!(applied.steps[1].done.unrestored, unrestored);
+    let journal = ApplyJournal::parse(&fs::read(bench.journal()).unwrap()).unwrap();
+    assert_eq!(journal.outcomes[&1].unrestored, unrestored);
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(undone.failed().count(), 1, "{undone:#?}");
     // Another process moves an interrupt that was already restored: its change is kept.

@@ -14,10 +14,8 @@ use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::{CpuSet, Host, Result};
 
-/// The result when the CPU is online and every side effect restored.
-const BACK: &str = "1";
-/// The result when it is online and some files could not be restored; they follow, a line each.
-const BACK_EXCEPT: &str = "1 but for\n";
+/// The text of the file `online` when the CPU is online.
+const ONLINE: &str = "1";
 
 /// A CPU to take offline and online.
 pub struct CpuCycle {
@@ -36,7 +34,7 @@ impl ChangeKind for CpuCycle {
         let CpuCycle { cpu } = *self;
         let path = online_file(cpu);
         let now = host.read_line(&path)?;
-        if now != "1" {
+        if now != ONLINE {
             return Ok(PerformedChange::refused(format!("it is offline: {path} reads {now:?}")));
         }
         let files = read_side_effects(host, cpu);
@@ -63,13 +61,11 @@ impl ChangeKind for CpuCycle {
         }
         let note = kthreads.restore(host)?;
         let failed = restore_side_effects(host, cpu, &files)?;
-        if failed.is_empty() {
-            return Ok(PerformedChange { note, ..PerformedChange::changed(BACK.to_owned()) });
-        }
-        let paths: Vec<&str> = failed.iter().map(|file| file.path.as_str()).collect();
-        let left = format!("{BACK_EXCEPT}{}", paths.join("\n"));
-        let note = note_unrestored(&failed);
-        Ok(PerformedChange { note, ..PerformedChange::changed(left) })
+        Ok(PerformedChange {
+            note: note_unrestored(&failed).or(note),
+            unrestored: failed.into_iter().map(|file| file.path).collect(),
+            ..PerformedChange::changed(ONLINE.to_owned())
+        })
     }
 
     fn revert(
@@ -89,9 +85,10 @@ impl ChangeKind for CpuCycle {
         if let Some(reason) = bring_online(host, cpu)? {
             return Ok(ChangeFate::Failed { reason }.into());
         }
-        let left = done.and_then(|done| done.left.as_deref());
-        let unrestored = left.and_then(|left| left.strip_prefix(BACK_EXCEPT)).map(|paths| {
-            let ours = files.iter().filter(|(path, _)| paths.lines().any(|line| line == *path));
+        // Without a record of what was restored, all files may have to be.
+        let recorded = done.map(|done| &done.unrestored).filter(|paths| !paths.is_empty());
+        let unrestored = recorded.map(|paths| {
+            let ours = files.iter().filter(|(path, _)| paths.contains(path));
             ours.map(|(path, text)| (path.clone(), text.clone())).collect()
         });
         let mut failed = restore_side_effects(host, cpu, unrestored.as_ref().unwrap_or(files))?;
@@ -128,7 +125,11 @@ impl ChangeKind for CpuCycle {
     }
 }
 
-/// Whether the CPU came online again; if it is offline now, another process took it offline.
+/// Whether the CPU came online again with all its files; if it is offline now, another process took
+/// it offline.
 fn is_finished(done: Option<&StepDone>) -> bool {
-    done.is_some_and(|done| done.outcome != Outcome::Changed || done.left.as_deref() == Some(BACK))
+    done.is_some_and(|done| {
+        let is_restored = done.left.as_deref() == Some(ONLINE) && done.unrestored.is_empty();
+        done.outcome != Outcome::Changed || is_restored
+    })
 }
