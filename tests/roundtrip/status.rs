@@ -5,8 +5,10 @@ use super::bench::Bench;
 use super::many_shields::{NAMES, machines as recorded};
 use super::trees::{Task, affinity, machines, machines_with_offline_sibling, step, v2, v2_plan};
 use cpushield::apply::{self, ShieldWork, UnfinishedWork};
+use cpushield::live::{CpuRole, LiveFrame};
 use cpushield::run::{self, RunError, ShieldPlacement, ShieldState};
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, Host};
+use serde_json::Value;
 use std::fs;
 use std::process::{Command, Output};
 
@@ -76,7 +78,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
         assert_eq!(ended.status.code(), Some(code), "{out}");
         let json = cpushield(&bench, &["status", "--json"]);
         assert_eq!(json.status.code(), Some(code));
-        let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+        let json: Value = serde_json::from_slice(&json.stdout).unwrap();
         assert!(json["state"]["tag"].is_string(), "{json}");
         assert!(json["state"]["sentence"].is_string(), "{json}");
     };
@@ -104,8 +106,8 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
         let _lock = bench.store().lock().unwrap();
         said(1, &format!("being applied by process {}", std::process::id()));
         let add = cpushield(&bench, &["add", "40"]);
-        let told = format!("an apply by process {} is under way", std::process::id());
-        assert!(text(&add.stderr).contains(&told), "{}", text(&add.stderr));
+        let expected = format!("an apply by process {} is under way", std::process::id());
+        assert!(text(&add.stderr).contains(&expected), "{}", text(&add.stderr));
         fs::write(bench.journal(), "").unwrap();
         said(1, &format!("being applied by process {}", std::process::id()));
     }
@@ -114,6 +116,57 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let group = bench.scratch.0.join("root/sys/fs/cgroup/cpushield");
     fs::remove_dir_all(group).unwrap();
     said(1, "not active: its cgroup /sys/fs/cgroup/cpushield is gone");
+}
+
+/// The journal of a shield as this boot of the machine that runs the tests would have written it.
+fn journal_of_this_boot(bench: &Bench) -> String {
+    let whole = fs::read_to_string(bench.journal()).unwrap();
+    let (first, rest) = whole.split_once('\n').unwrap();
+    let mut first: Value = serde_json::from_str(first).unwrap();
+    let boot = Host::live().read_line("/proc/sys/kernel/random/boot_id").unwrap();
+    first["header"]["boot_id"] = boot.into();
+    format!("{first}\n{rest}")
+}
+
+/// `verify`, `latency` and `watch` refuse recorded machines.
+#[test]
+fn readers_of_the_live_machine_report_unfinished_work_and_use_no_part_of_a_shield() {
+    let bench = Bench::of(&v2());
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    let whole = journal_of_this_boot(&bench);
+    let begin = whole.find("{\"begin\"").unwrap();
+    let part = &whole[..begin + whole[begin..].find('\n').unwrap() + 1];
+    let by = format!("by process {} is under way", std::process::id());
+    let cases = [
+        (true, whole.as_str(), format!("a change of the shield {by}")),
+        (true, part, format!("an apply {by}")),
+        (true, "", format!("an apply {by}")),
+        (false, part, "an apply was interrupted".to_owned()),
+        (false, "torn", "line 1: expected a line of JSON".to_owned()),
+    ];
+    for (locked, journal, sentence) in cases {
+        fs::write(bench.journal(), journal).unwrap();
+        let _lock = locked.then(|| bench.store().lock().unwrap());
+        for (words, code) in [
+            (vec!["verify"], 3),
+            (vec!["latency", "timer"], 3),
+            (vec!["watch", "--once", "--json"], 0),
+        ] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+            let command = command.arg("--state").arg(bench.scratch.0.join("state")).args(&words);
+            let ended = command.output().unwrap();
+            let (out, err) = (text(&ended.stdout), text(&ended.stderr));
+            assert_eq!(ended.status.code(), Some(code), "{words:?}, {sentence}: {err}");
+            assert!(err.contains(&sentence), "{words:?}, {sentence}: {err}");
+            if code == 0 {
+                let frame: LiveFrame = serde_json::from_str(&out).unwrap();
+                let is_shielded = |role| matches!(role, CpuRole::Shielded | CpuRole::Idle);
+                assert!(!frame.cpus.iter().any(|cpu| is_shielded(cpu.role)), "{sentence}: {out}");
+            } else {
+                assert_eq!(out, "", "{words:?}, {sentence}");
+            }
+        }
+    }
 }
 
 /// Every command that reads or changes the active shield refuses a shield with another name.
