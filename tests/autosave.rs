@@ -170,9 +170,9 @@ fn a_full_disk_is_reported_once_and_no_data_is_lost() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let output = run(&["--for", "3s", "-o", "/dev/full"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
-    let told = said(&output);
-    assert_eq!(told.matches("every second").count(), 1, "{told}");
-    assert!(told.contains("No space left on device"), "{told}");
+    let reported = said(&output);
+    assert_eq!(reported.matches("every second").count(), 1, "{reported}");
+    assert!(reported.contains("No space left on device"), "{reported}");
     // The document follows the text.
     let text = String::from_utf8_lossy(&output.stdout);
     let last = text.lines().last().unwrap();

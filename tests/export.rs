@@ -33,8 +33,8 @@ fn not_run(why: &str) {
 /// The directory of foreign traces; they are not part of the project.
 fn traces() -> Option<PathBuf> {
     let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let dir = given.unwrap_or_else(beside).join("traces/trace.dat");
+    let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let dir = given.unwrap_or_else(shared).join("traces/trace.dat");
     if !dir.is_dir() {
         not_run(&format!("no traces of others at {}", dir.display()));
         return None;
@@ -193,8 +193,8 @@ fn trace_cmd_reports_events_that_the_kernel_lost() {
     let ours = scratch("lost");
     write(&ours, recording((trace, texts, events)));
     let lines = report(&ours, &[]);
-    let told: Vec<&String> = lines.iter().filter(|line| line.contains("DROPPED")).collect();
-    assert_eq!(told, [&format!("CPU:{cpu} [77 EVENTS DROPPED]")]);
+    let dropped: Vec<&String> = lines.iter().filter(|line| line.contains("DROPPED")).collect();
+    assert_eq!(dropped, [&format!("CPU:{cpu} [77 EVENTS DROPPED]")]);
     fs::remove_file(ours).unwrap();
 }
 
@@ -206,7 +206,7 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
     let (layout, formats, pages) = (trace.layout, trace.events.clone(), trace.pages.clone());
     let symbols = KernelSymbols::parse(&trace.kallsyms);
     let mut recording = recording((trace, texts, events));
-    let mut told_in_all = 0;
+    let mut total = 0;
     for (cpu, pages) in pages.iter().enumerate() {
         let mut replay = PageReplay::new(RecordedTrace {
             cpu,
@@ -225,7 +225,7 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
             .filter(|row| row.count > 0)
             .map(|row| ((row.cause, row.culprit), (row.count, row.max_ns)))
             .collect();
-        let mut told: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
+        let mut expected: BTreeMap<_, (u64, Option<u64>)> = BTreeMap::new();
         // The ends of the slices that are open around the next one.
         let mut around: Vec<u64> = Vec::new();
         let mut last = 0;
@@ -237,17 +237,17 @@ fn a_timeline_has_each_counted_interruption_with_its_nested_parts() {
             assert!(around.iter().all(|end| piece.end_ns <= *end), "{piece:?} sticks out");
             around.push(piece.end_ns);
             if let TimelineKind::Interruption(cause, culprit) = &piece.what {
-                let row = told.entry((*cause, culprit.clone())).or_default();
+                let row = expected.entry((*cause, culprit.clone())).or_default();
                 row.0 += 1;
                 row.1 = row.1.max(Some(piece.end_ns - piece.begun_ns));
             }
-            told_in_all += 1;
+            total += 1;
             Ok(())
         })
         .unwrap();
-        assert_eq!(told, counted, "CPU {cpu}");
+        assert_eq!(expected, counted, "CPU {cpu}");
     }
-    assert!(told_in_all > 400, "{told_in_all}");
+    assert!(total > 400, "{total}");
 }
 
 /// `comm-pid [cpu] ticks: event: …` with raw time stamps.
@@ -292,11 +292,11 @@ fn trace_cmd_and_the_evidence_agree_on_a_live_recording() {
     write(&ours, recording);
     let lines = report(&ours, if tsc { &["--raw-ts"] } else { &["-t"] });
     if let Some(opened) = kernelshark(&ours) {
-        let mut told: BTreeMap<String, u64> = BTreeMap::new();
+        let mut expected: BTreeMap<String, u64> = BTreeMap::new();
         for (.., name) in lines.iter().filter_map(|line| event(line)) {
-            *told.entry(name.to_owned()).or_default() += 1;
+            *expected.entry(name.to_owned()).or_default() += 1;
         }
-        assert_eq!(opened, told, "KernelShark opens it and has what trace-cmd has");
+        assert_eq!(opened, expected, "KernelShark opens it and has what trace-cmd has");
     }
     let mut counted: BTreeMap<(usize, &str), u64> = BTreeMap::new();
     for (cpu, at, name) in lines.iter().filter_map(|line| event(line)) {
@@ -345,15 +345,15 @@ fn perfetto_reads_every_slice_of_the_timeline_at_its_time() {
     let mut removable = 0;
     let cpus: Vec<usize> = recording.cpus.iter().map(|(cpu, _)| *cpu).collect();
     for cpu in cpus {
-        let mut told = Vec::new();
+        let mut expected = Vec::new();
         story(&mut recording, cpu, &mut |piece| {
-            told.push((piece.begun_ns, piece.end_ns, piece.depth));
+            expected.push((piece.begun_ns, piece.end_ns, piece.depth));
             Ok(())
         })
         .unwrap();
         let track = of(&format!("CPU {cpu}: workload and interruptions"));
         let read: Vec<_> = track.slices.iter().map(|s| (s.begin, s.end, s.depth)).collect();
-        assert_eq!(read, told, "CPU {cpu}");
+        assert_eq!(read, expected, "CPU {cpu}");
         let with = track.slices.iter().filter_map(|slice| slice.args.get("removed by"));
         removable += with.filter(|words| words.as_str().unwrap().starts_with("keep ")).count();
     }

@@ -159,7 +159,7 @@ fn the_kernel_confirms_the_count_of_each_load() {
         ("disk", "disk bytes", 0.9),
         ("network", "lo bytes", 1.0),
         ("timers", "switches", 0.9),
-        // A receiver finds up to ten messages and those that came meanwhile.
+        // A receiver finds up to ten messages and those that came during the read.
         ("messages", "switches", 0.02),
     ] {
         let kernels = after[counter] - before[counter];

@@ -487,8 +487,8 @@ fn damaged_files_become_notes_and_never_failures() {
                 assert_eq!(Host::recorded(&dir).is_err(), !garbage.is_empty());
                 continue;
             }
-            let told = notes() > whole;
-            if garbage.starts_with(b"\xff") && !told && !opaque && !setting {
+            let noted = notes() > whole;
+            if garbage.starts_with(b"\xff") && !noted && !opaque && !setting {
                 silent.push(shape.clone());
             }
         }

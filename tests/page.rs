@@ -153,11 +153,12 @@ fn calls(dir: &Dir, recipe: &str) -> Vec<(Vec<String>, Vec<String>)> {
     fs::create_dir_all(&work).unwrap();
     let status = Command::new("sh").args(["-eu", "-c", &script]).current_dir(&work).status();
     assert!(status.unwrap().success(), "{recipe}");
-    let told = String::from_utf8(fs::read(dir.0.join("calls")).unwrap()).unwrap();
+    let recorded = String::from_utf8(fs::read(dir.0.join("calls")).unwrap()).unwrap();
     let words = |text: &str| {
         text.split('\0').filter(|word| !word.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
-    let calls = told.split_terminator("\u{2}\0").map(|call| call.split_once("\u{1}\0").unwrap());
+    let calls =
+        recorded.split_terminator("\u{2}\0").map(|call| call.split_once("\u{1}\0").unwrap());
     calls.map(|(files, call)| (words(call), words(files))).collect()
 }
 

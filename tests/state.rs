@@ -74,16 +74,16 @@ fn a_fifo_in_place_of_the_journal_is_reported_and_blocks_nothing() {
             // A failure before the start is not an exit code of the program.
             let code = if command.starts_with("run ") { 125 } else { 3 };
             assert_eq!(ended.code, Some(code), "{command}: {ended:?}");
-            let told = format!("cannot read {}\n  cause: it is a FIFO", path.display());
-            assert!(ended.err.contains(&told), "{command}: {ended:?}");
+            let expected = format!("cannot read {}\n  cause: it is a FIFO", path.display());
+            assert!(ended.err.contains(&expected), "{command}: {ended:?}");
             assert!(ended.err.contains("inspect it, then move it away"), "{command}: {ended:?}");
             assert_eq!(ended.out, "", "{command}");
         }
         if file == "journal.jsonl" {
-            let told = format!("{}: it is a FIFO, not a regular file", path.display());
+            let expected = format!("{}: it is a FIFO, not a regular file", path.display());
             let status = run(&state.0, &["status"]);
             assert_eq!(status.code, Some(1), "{status:?}");
-            assert!(status.out.contains(&told), "{status:?}");
+            assert!(status.out.contains(&expected), "{status:?}");
             let watch = run(&state.0, &["watch", "--once"]);
             assert_eq!(watch.code, Some(0), "{watch:?}");
             assert!(watch.err.contains("it is a FIFO, not a regular file"), "{watch:?}");

@@ -116,24 +116,24 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
 #[test]
 fn every_source_identifies_a_real_time_kernel() {
     let banner = |flags: &str| format!("Linux version 6.1.0 (a@b) (gcc #9) #1 SMP {flags}");
-    let told = |name: &str, files: &[(&str, &str)]| {
+    let shown = |name: &str, files: &[(&str, &str)]| {
         let kernel = machine(name, files, &[]).kernel;
         (kernel.realtime, kernel.realtime_source.unwrap_or_default())
     };
     let version = "/proc/version";
     let rt = "PREEMPT_RT in /proc/version";
-    assert_eq!(told("rt-a", &[("/sys/kernel/realtime", "1")]).0, Some(true));
-    assert_eq!(told("rt-b", &[(version, &banner("PREEMPT_RT Debian"))]), (Some(true), rt.into()));
-    assert_eq!(told("rt-c", &[(version, &banner("PREEMPT RT"))]), (Some(true), rt.into()));
-    assert_eq!(told("rt-d", &[(version, &banner("PREEMPT_DYNAMIC"))]).0, Some(false));
+    assert_eq!(shown("rt-a", &[("/sys/kernel/realtime", "1")]).0, Some(true));
+    assert_eq!(shown("rt-b", &[(version, &banner("PREEMPT_RT Debian"))]), (Some(true), rt.into()));
+    assert_eq!(shown("rt-c", &[(version, &banner("PREEMPT RT"))]), (Some(true), rt.into()));
+    assert_eq!(shown("rt-d", &[(version, &banner("PREEMPT_DYNAMIC"))]).0, Some(false));
     let config = [
         (version, "Linux version 6.1.0 (me@PREEMPT_RT) #1 SMP"),
         ("/boot/config-6.1.0", "CONFIG_PREEMPT_RT=y\nCONFIG_HZ=1000"),
     ];
-    assert_eq!(told("rt-e", &config), (Some(true), "CONFIG_PREEMPT_RT=y".into()));
+    assert_eq!(shown("rt-e", &config), (Some(true), "CONFIG_PREEMPT_RT=y".into()));
     assert_eq!(machine("rt-e", &config, &[]).kernel.hz, Some(1000));
-    assert_eq!(told("rt-f", &config[..1]).0, Some(false));
-    assert_eq!(told("rt-g", &[]), (None, String::new()));
+    assert_eq!(shown("rt-f", &config[..1]).0, Some(false));
+    assert_eq!(shown("rt-g", &[]), (None, String::new()));
 }
 
 #[test]
@@ -396,9 +396,9 @@ fn an_empty_machine_yields_only_notes() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/empty");
     fs::create_dir_all(&dir).unwrap();
     let found = survey(&Host::recorded(&dir).unwrap(), &[]);
-    let told: Vec<&str> = found.notes.iter().map(|note| note.what.as_str()).collect();
+    let shown: Vec<&str> = found.notes.iter().map(|note| note.what.as_str()).collect();
     for what in ["/proc/version", "/proc/cmdline", "/proc/interrupts", "/proc", "PREEMPT_RT"] {
-        assert!(told.contains(&what), "{what} is not told: {told:?}");
+        assert!(shown.contains(&what), "{what} is missing: {shown:?}");
     }
     assert!(found.topology.online.is_empty() && found.tasks.is_empty());
 }
@@ -418,16 +418,20 @@ fn with_an_active_shield_no_interrupt_is_probed_and_a_note_says_so() {
     assert_eq!(before.topology.model.as_deref(), Some("one"));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("small/quiet");
     let host = Host::recorded(&dir).unwrap();
-    let beside = survey_with_shield(&host, &[], &"3".parse().unwrap());
-    assert!(matches!(beside.irqs[0].movable, IrqMovability::Unknown(_)), "{:?}", beside.irqs);
-    assert_eq!(beside.topology.model, None);
-    let notes: Vec<&str> = beside.notes.iter().map(|note| note.what.as_str()).collect();
+    let with_shield = survey_with_shield(&host, &[], &"3".parse().unwrap());
+    assert!(
+        matches!(with_shield.irqs[0].movable, IrqMovability::Unknown(_)),
+        "{:?}",
+        with_shield.irqs
+    );
+    assert_eq!(with_shield.topology.model, None);
+    let notes: Vec<&str> = with_shield.notes.iter().map(|note| note.what.as_str()).collect();
     assert!(notes.contains(&"/proc/irq") && notes.contains(&"/proc/cpuinfo"), "{notes:?}");
     // The CPUs of nohz_full= are not queried.
     let nohz_full = dir.join("sys/devices/system/cpu/nohz_full");
     fs::write(nohz_full, "3\n").unwrap();
-    let beside = survey_with_shield(&host, &[], &"3".parse().unwrap());
-    assert_eq!(beside.topology.model.as_deref(), Some("one"));
+    let with_shield = survey_with_shield(&host, &[], &"3".parse().unwrap());
+    assert_eq!(with_shield.topology.model.as_deref(), Some("one"));
 }
 
 #[test]

@@ -300,15 +300,15 @@ fn files_and_lines_stay_short() {
     assert_eq!(too_long(&sample("src/x.rs", &text)).len(), 1);
 }
 
-fn untold(source: &Source) -> Vec<String> {
-    let told = source.text.starts_with("//!");
-    if told { Vec::new() } else { vec![format!("{}: does not start with //!", source.path)] }
+fn without_module_comment(source: &Source) -> Vec<String> {
+    let has_comment = source.text.starts_with("//!");
+    if has_comment { Vec::new() } else { vec![format!("{}: does not start with //!", source.path)] }
 }
 
 #[test]
 fn every_file_starts_with_a_module_comment() {
-    check("files without a module comment", untold);
-    assert_eq!(untold(&sample("src/x.rs", "use a;\n")).len(), 1);
+    check("files without a module comment", without_module_comment);
+    assert_eq!(without_module_comment(&sample("src/x.rs", "use a;\n")).len(), 1);
 }
 
 fn vague(source: &Source) -> Vec<String> {

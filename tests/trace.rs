@@ -55,11 +55,11 @@ fn traced_calls() -> Option<TraceEvidence> {
     let step = AtomicU32::new(0);
     let wait_for = |wanted| while step.load(SeqCst) != wanted {};
     let evidence = std::thread::scope(|scope| {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         let (wait_for, step) = (&wait_for, &step);
         scope.spawn(move || {
             sched::set_affinity(0, &CpuSet::single(cpu)).unwrap();
-            tell.send(gettid()).unwrap();
+            sender.send(gettid()).unwrap();
             wait_for(1);
             for _ in 0..CALLS {
                 std::thread::yield_now();
@@ -67,7 +67,7 @@ fn traced_calls() -> Option<TraceEvidence> {
             step.store(2, SeqCst);
             wait_for(3);
         });
-        recorder.set_workload(&[told.recv().unwrap()]);
+        recorder.set_workload(&[receiver.recv().unwrap()]);
         recorder.start().unwrap();
         step.store(1, SeqCst);
         while step.load(SeqCst) != 2 {

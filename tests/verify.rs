@@ -197,8 +197,8 @@ fn a_killed_verify_leaves_no_sampler_behind() {
 /// Two readings of a foreign machine, and the result of another program.
 #[test]
 fn counter_differences_agree_with_another_program() {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let data = std::env::var_os("CPUSHIELD_DATA").map_or(beside, PathBuf::from);
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let data = std::env::var_os("CPUSHIELD_DATA").map_or(shared, PathBuf::from);
     let dir = data.join("interrupts/wa-exynos-8cpu");
     let Ok(found) = std::fs::read_to_string(dir.join("diff-expected")) else {
         eprintln!("NOT RUN: no readings of others at {}", dir.display());

@@ -76,7 +76,7 @@ pub struct UndoneShield {
     pub other_boot: bool,
     /// The result of every step that had changed something.
     pub steps: Vec<UndoneStep>,
-    /// Tasks that keep an affinity that another process set meanwhile.
+    /// Tasks that keep an affinity that another process set under the shield.
     pub drifted_tasks: Vec<TaskId>,
     /// Tasks that keep exactly the CPUs that the shield had left them, because they asked for these
     /// while it was active. Kernels before 6.2 do not remember that, and widen them.

@@ -73,7 +73,7 @@ pub trait ChangeKind {
 
     /// The change while an older version of the shield is active too: a set of CPUs that other
     /// programs may use leaves out the CPUs of both. `None` where it has no such set.
-    fn beside_version(&self, _older: &OlderVersion<'_>) -> Option<Change> {
+    fn with_older_version(&self, _older: &OlderVersion<'_>) -> Option<Change> {
         None
     }
 

@@ -94,9 +94,9 @@ fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
         let change = match step.change.is_about_group(&group) || is_kept_by_partition(&step.change)
         {
             true => step.change.clone(),
-            false => {
-                kind_of(&step.change).beside_version(&older).unwrap_or_else(|| step.change.clone())
-            }
+            false => kind_of(&step.change)
+                .with_older_version(&older)
+                .unwrap_or_else(|| step.change.clone()),
         };
         Step { change, ..step.clone() }
     });

@@ -74,7 +74,7 @@ enum FoundAffinity {
     Written,
     /// It has its mask already, or is gone.
     Unchanged,
-    /// Another process changed its mask meanwhile.
+    /// Another process changed its mask since.
     Theirs,
     /// It kept its narrow mask, though only our cpusets can have narrowed it.
     Narrow,

@@ -52,7 +52,7 @@ pub enum StepNote {
         /// The kernel's answer.
         answer: String,
     },
-    /// Units stay in the slice of the shield, which has no limits any more.
+    /// Units stay in the slice of the shield, which no longer has limits.
     UnitsStay {
         /// The slice.
         slice: String,

@@ -26,7 +26,7 @@ pub(super) fn shown_by<'a>(host: &Host, path: &'a str) -> &'a str {
 /// - Only the wanted CPUs that are shielded are missing: the version of a shield that leaves has
 ///   them still. The kernel adds them when that version leaves.
 ///
-/// CPUs that no partition has any more are missing for another reason; see [`write_stale_mask`].
+/// CPUs that are no longer in a partition are missing for another reason; see [`write_stale_mask`].
 ///
 /// # Errors
 /// The files cannot be read.

@@ -179,7 +179,7 @@ fn take_back(
     journal: &BootJournal,
     earlier: Option<&EarlierApply>,
 ) -> Result<Vec<String>, BootError> {
-    // A loader that was told to boot an absent entry once boots its ordinary one.
+    // A loader with the order to boot an absent entry once boots its ordinary one.
     let disarmed = disarm_trial(host, loader, journal);
     if matches!(disarmed, Err(BootError::Killed)) {
         return Err(BootError::Killed);

@@ -164,8 +164,8 @@ fn every_time_is_a_number_with_a_unit_and_the_help_says_so_once() {
             names.iter().any(|name| name == "TIME")
         };
         let times: Vec<_> = sub.get_arguments().filter(is_time).collect();
-        let told = help_of(&name).contains("\nTimes:\n");
-        assert_eq!(told, !times.is_empty(), "{name}");
+        let explained = help_of(&name).contains("\nTimes:\n");
+        assert_eq!(explained, !times.is_empty(), "{name}");
         // A goal is only for a search, a deadline only for a trial.
         let needed = match name.as_str() {
             "experiment" => &["m.toml", "--minimize"][..],

@@ -34,7 +34,7 @@ fn answers(pair: &GroupPair) -> Vec<FindingAnswer> {
     pair.rows.iter().map(|row| row.finding.answer).collect()
 }
 
-/// Five runs of each by turns, which do not overlap.
+/// Five interleaved runs of each, which do not overlap.
 fn clear() -> (GivenGroup, GivenGroup) {
     let before = group("before", &[(0, 100), (40, 120), (80, 110), (120, 130), (160, 105)]);
     let after = group("after", &[(20, 10), (60, 13), (100, 11), (140, 12), (180, 14)]);

@@ -8,7 +8,7 @@ use cpushield_linux::clock::{ClockReading, TickScale, realtime_offset_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 
-/// The offset of the wall clock may change by this much without anyone setting it: slewing changes
+/// The offset of the wall clock may change by this much when no process sets it: slewing changes
 /// it by 500 parts per million at most (adjtimex(2)), and two clocks are not read at the same
 /// moment.
 const STEP_NS: u64 = 10_000_000;

@@ -394,20 +394,20 @@ mod tests {
         let two = machine(&["0", "1", "2", "3", "4", "5", "6", "7"], &[], &["0-3", "4-7"]);
         let other = choose(&two, &ShieldRequest { name: "a".to_owned(), ..list("6-7") });
         let live = ActiveShields { shields: vec![other.unwrap().shield], ..Default::default() };
-        let beside = |request| choose_with_others(&two, &request, &live);
-        let refused = beside(list("4-5")).unwrap_err();
+        let with_other = |request| choose_with_others(&two, &request, &live);
+        let refused = with_other(list("4-5")).unwrap_err();
         let (cpus, others) = (set("4-5"), set("6-7"));
         assert_eq!(refused, NodeRefusal::Exhausted { node: 1, cpus, others }.into());
         let of_node = |n| ShieldRequest { node: Some(1), ..count(n) };
-        let refused = beside(of_node(2)).unwrap_err();
+        let refused = with_other(of_node(2)).unwrap_err();
         assert!(matches!(refused, PlanRefusal::TooMany { count: 2, possible: 1, .. }));
-        let CpuChoice { shield, why, .. } = beside(of_node(1)).unwrap();
+        let CpuChoice { shield, why, .. } = with_other(of_node(1)).unwrap();
         assert_eq!((shield.cpus, shield.takes_whole_node), (set("5"), false));
         assert!(why.contains(&ChoiceReason::OneNode { node: 1 }), "{why:?}");
         // CPUs of a node that the other shields do not touch.
-        assert_eq!(beside(list("2-3")).unwrap().shield.cpus, set("2-3"));
+        assert_eq!(with_other(list("2-3")).unwrap().shield.cpus, set("2-3"));
         // On request, together.
-        let whole = beside(ShieldRequest { whole_node: true, ..list("4-5") }).unwrap();
+        let whole = with_other(ShieldRequest { whole_node: true, ..list("4-5") }).unwrap();
         assert!(whole.shield.takes_whole_node);
         assert!(whole.warnings.contains(&ChoiceWarning::WholeNode { node: 1 }));
         let all = |why: &ChoiceReason| matches!(why, ChoiceReason::WholeNode { .. });

@@ -183,7 +183,7 @@ mod tests {
         assert!(operators.permit(1001, &[1001, 44]));
         assert!(!operators.permit(1001, &[1000, 1001]));
         assert!(!operators.permit(0, &[0]));
-        let nobody = ShieldOperators { users: Vec::new(), group: None, ..operators };
-        assert!(!nobody.permit(0, &[]));
+        let empty = ShieldOperators { users: Vec::new(), group: None, ..operators };
+        assert!(!empty.permit(0, &[]));
     }
 }

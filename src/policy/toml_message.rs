@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_and_its_text_are_told_apart() {
+    fn a_number_and_its_text_are_distinguished() {
         for (message, meant) in [
             ("invalid type: integer `3`, expected a string", Some("\"3\"")),
             ("invalid type: string \"80\", expected u32", Some("80")),

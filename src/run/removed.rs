@@ -50,7 +50,7 @@ pub(super) fn remove_to(
     removal: Removal,
 ) -> Result<MovedProcess, RunError> {
     let Removal { tid, started, destination } = removal;
-    // The wait for the lock comes first: meanwhile the number may get another task.
+    // The wait for the lock comes first: during it the number may get another task.
     let mut open = record::open(host, store)?;
     let absent = || RunError::Task { tid, why: "does not exist".to_owned(), hint: None };
     let task = match find_task(host, tid) {
@@ -206,7 +206,7 @@ pub(super) fn move_out(
     let requests = ReleaseRequest::new(host, open.store(), place, &masks);
     let first = entries.first().filter(|_| moved && !place.v2);
     for (thread, entry) in &threads {
-        // A thread that fails or ends meanwhile does not stop the others.
+        // A thread that fails or ends during this does not stop the others.
         let in_group = first.map_or(Ok(()), |first| move_thread_back(host, first, entry));
         let was = in_shield.get(&thread.id);
         let restored_thread = in_group
@@ -247,11 +247,11 @@ fn read_masks(host: &Host, task: &Task) -> Result<BTreeMap<TaskId, CpuSet>, RunE
     Ok(masks)
 }
 
-/// How often to look for real-time threads that were created meanwhile. Each time, their creators
-/// are ordinary already. A program with a right of its own to such a priority can go on for ever.
+/// How often to look for real-time threads that were created since. Each time, their creators
+/// are ordinary already. A program with a right of its own to such a priority can continue forever.
 const ROUNDS: usize = 16;
 
-/// Makes the real-time threads of a process ordinary ones, also those that are created meanwhile:
+/// Makes the real-time threads of a process ordinary ones, also those that are created during this:
 /// a thread inherits the policy of its creator (sched(7)). Returns the policies that they had.
 fn make_ordinary(host: &Host, task: &Task) -> Result<Vec<(i32, SchedPolicy)>, RunError> {
     let mut changed = Vec::new();
@@ -311,7 +311,7 @@ fn move_back(
 /// Moves a thread of a process, which is in the group of `first` again, to the group that it had
 /// itself. On cgroup v1 each thread may have its own: `tasks` takes single threads
 /// (Documentation/admin-guide/cgroup-v1/cgroups.rst, 6.12). The process moves as a whole before, so
-/// that no thread that is created meanwhile stays in the shield.
+/// that no thread that is created in between stays in the shield.
 fn move_thread_back(host: &Host, first: &AddedThread, added: &AddedThread) -> Result<(), RunError> {
     let Some(group) = added.group.as_ref().filter(|_| added.group != first.group) else {
         return Ok(());
@@ -395,8 +395,8 @@ fn restore_thread(
 pub struct ReleasedPrograms {
     /// Processes that were moved back.
     pub back: Vec<MovedProcess>,
-    /// Real-time programs that continue as ordinary ones, because nothing protects the kernel from
-    /// them any more.
+    /// Real-time programs that continue as ordinary ones, because nothing now protects the
+    /// kernel from them.
     pub disarmed: Vec<String>,
     /// Kernel threads that have their original policy again.
     pub restored: Vec<String>,

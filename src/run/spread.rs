@@ -22,7 +22,7 @@ impl ThreadSpread {
         ThreadSpread { cpus: cpus.clone(), placed: BTreeMap::new() }
     }
 
-    /// Places new threads, each on the CPU with the fewest of them. Threads that end meanwhile, and
+    /// Places new threads, each on the CPU with the fewest of them. Threads that have ended, and
     /// those that cannot be placed, are skipped.
     pub fn place_new_threads(&mut self, host: &Host, pid: i32) {
         let Ok(names) = host.list(&format!("/proc/{pid}/task")) else { return };

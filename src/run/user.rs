@@ -130,8 +130,8 @@ mod tests {
         assert_eq!(cnc.home.as_deref(), Some("/home/cnc"));
         assert_eq!(user("1000").unwrap(), cnc);
         assert_eq!(user("cnc:rt").unwrap().rights.groups, [29, 44]);
-        let nobody = user("65534:65534").unwrap();
-        assert_eq!((nobody.rights.uid, nobody.home), (65534, None));
+        let unprivileged = user("65534:65534").unwrap();
+        assert_eq!((unprivileged.rights.uid, unprivileged.home), (65534, None));
     }
 
     #[test]

@@ -164,7 +164,7 @@ impl VersionChange {
     }
 
     /// Gives each thread its CPUs, after the new version was applied, and lowers the kernel's
-    /// threads where no program is any more. Returns notes about what failed.
+    /// threads where no program is left. Returns notes about what failed.
     #[must_use]
     pub fn finish(self, host: &Host, store: &Store) -> Vec<ShieldNote> {
         if !self.keeps_group {
@@ -226,7 +226,7 @@ impl VersionChange {
         }
     }
 
-    /// Forgets that threads were raised for CPUs that no program of the shield has any more. Other
+    /// Forgets that threads were raised for CPUs that no program of the shield has now. Other
     /// programs may use these.
     fn forget_cpus(&self, host: &Host, open: &mut OpenRecord<'_>, cpus: &CpuSet) {
         let still = self.threads.iter().filter_map(|it| host.affinity(it.task.id.tid).ok());

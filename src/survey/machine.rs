@@ -285,7 +285,7 @@ impl CpusetGroup {
         self.partition.as_deref().map_or(PartitionState::Member, PartitionState::from_text)
     }
 
-    /// Whether no cpuset beside it can have its CPUs: an exclusive cpuset, or a partition that the
+    /// Whether no sibling cpuset can have its CPUs: an exclusive cpuset, or a partition that the
     /// kernel accepts.
     #[must_use]
     pub fn is_exclusive(&self) -> bool {

@@ -626,13 +626,13 @@ mod tests {
              8000 t asm_sysvec_apic_timer_interrupt\n8100 T __irqentry_text_end\n",
         );
         let sent = counts_so_far.to(3, &symbols, &HashMap::new());
-        let told = |by: &IpiOrigin| {
+        let facts = |by: &IpiOrigin| {
             let of = sent.iter().find(|sender| sender.by == *by).unwrap();
             (of.purpose.is_some(), of.within.is_some(), of.remedy.is_empty())
         };
         let task = IpiOrigin::Task { pid: 21, comm: String::new() };
-        assert_eq!(told(&task), (true, true, false));
-        assert_eq!(told(&IpiOrigin::Interrupt { cpu: 0 }), (false, false, true));
+        assert_eq!(facts(&task), (true, true, false));
+        assert_eq!(facts(&IpiOrigin::Interrupt { cpu: 0 }), (false, false, true));
     }
 
     #[test]

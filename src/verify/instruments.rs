@@ -109,7 +109,7 @@ impl<'h> ActiveInstruments<'h> {
                     recorder.keep_pages(PageBuffer::bounded(), Some(last_ns));
                 }
                 (None, Some(keep)) => {
-                    recorder.keep_pages(PageBuffer::spilling_next_to(keep.beside), None);
+                    recorder.keep_pages(PageBuffer::spilling_next_to(keep.next_to), None);
                 }
                 (None, None) => {}
             }

@@ -239,7 +239,7 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     (count > 0).then_some(JudgeReason::GapsUnnamed { count, longest_ns, smis: cpu.smis })
 }
 
-/// Gaps that may be long, and of which nobody knows the reason. In a guest they are no reason for
+/// Gaps that may be long and have no known reason. In a guest they are no reason for
 /// doubt either.
 fn gaps_not_compared(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     let joined = cpu.joined.as_ref().filter(|_| evidence.guest != Some(true))?;

@@ -341,19 +341,23 @@ mod tests {
             7,
             WitnessKind::Trace,
         );
-        let told = [
+        let expected = [
             (7, "an entry into the kernel without an event".to_owned()),
             (3, "Hyper-V reenlightenment interrupts".to_owned()),
             (3, "hypervisor callback".to_owned()),
         ];
-        assert_eq!(rows(vec![guess]), told);
+        assert_eq!(rows(vec![guess]), expected);
         let device = row(Cause::Irq, 7, WitnessKind::Trace);
-        let told = [
+        let expected = [
             (7, String::new()),
             (3, "Hyper-V reenlightenment interrupts".to_owned()),
             (3, "hypervisor callback".to_owned()),
         ];
-        assert_eq!(rows(vec![device]), told, "a traced interrupt of a device hides none of them");
+        assert_eq!(
+            rows(vec![device]),
+            expected,
+            "a traced interrupt of a device hides none of them"
+        );
     }
 
     #[test]

@@ -80,14 +80,14 @@ pub struct UntilBreach {
 /// What to do with the raw trace.
 pub struct RawTraceUse<'a> {
     /// Pages that do not fit into memory are written to the directory of this file.
-    pub beside: &'a Path,
+    pub next_to: &'a Path,
     /// Called with the recording at the end; not called without a trace.
     pub take: &'a dyn Fn(TraceRecording),
 }
 
 impl fmt::Debug for RawTraceUse<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawTraceUse").field("beside", &self.beside).finish_non_exhaustive()
+        f.debug_struct("RawTraceUse").field("next_to", &self.next_to).finish_non_exhaustive()
     }
 }
 

@@ -195,7 +195,7 @@ impl<'w> LiveReader<'w> {
         }
         let unread = self.setup.unread;
         let mut setup = LiveSetup { unread, ..live_setup(host, self.request, &self.places) };
-        // If nothing is to be avoided any more, this process stays where it is.
+        // If no CPU has to be avoided now, this process stays where it is.
         setup.from = leave_shielded_cpus(host, &setup).or_else(|| self.setup.from.take());
         setup.topology = match hotplugged {
             true => survey::topology(host),

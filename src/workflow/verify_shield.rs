@@ -180,7 +180,7 @@ impl<'a> VerifySession<'a> {
                 keep: request
                     .export_files()
                     .next()
-                    .map(|beside| RawTraceUse { beside, take: &keep_recording }),
+                    .map(|next_to| RawTraceUse { next_to, take: &keep_recording }),
                 progress: &|progress| match progress {
                     WatchProgress::Arming => bar.show_task("getting ready"),
                     WatchProgress::Settling => bar.show_task("warming up"),

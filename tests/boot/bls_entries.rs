@@ -60,7 +60,7 @@ fn the_entry_that_was_booted_last_and_one_without_a_file_are_known_as_the_defaul
 }
 
 #[test]
-fn entries_that_another_program_writes_anew_get_its_instructions() {
+fn entries_that_another_program_rewrites_get_its_instructions() {
     for (sign, step) in [
         ("etc/NIXOS", "boot.kernelParams = [ \"nohz_full=2-3\""),
         ("boot/efi/loader/entries/Pop_OS-current.conf", "kernelstub --add-options \"nohz_full=2-3"),

@@ -94,7 +94,7 @@ fn a_menu_that_changed_since_the_plan_is_not_written() {
 }
 
 #[test]
-fn a_menu_that_another_program_writes_meanwhile_keeps_its_text() {
+fn a_menu_that_another_program_writes_during_the_change_keeps_its_text() {
     let machine = Machine::debian();
     let plan = plan_rt(&machine);
     let cfg = machine.path("boot/grub/grub.cfg");

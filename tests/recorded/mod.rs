@@ -10,8 +10,8 @@ use std::{env, fs};
 /// The directory of foreign machines; they are not part of the project.
 pub fn data() -> Option<PathBuf> {
     let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
-    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let dir = given.unwrap_or_else(beside);
+    let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
+    let dir = given.unwrap_or_else(shared);
     if !dir.join("machines/index.csv").is_file() {
         eprintln!("NOT RUN: no recorded machines of others at {}", dir.display());
         return None;

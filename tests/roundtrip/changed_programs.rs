@@ -148,7 +148,7 @@ fn the_kernels_threads_are_above_a_program_before_a_change_moves_it() {
         assert!(!reasons[0].is_unsafe());
         change.prepare(&host, &store).unwrap();
         assert_eq!(raised(&bench).len(), KERNEL_THREADS.len());
-        // Another command that lowers threads meanwhile leaves these.
+        // Another command that lowers threads during the change leaves these.
         add(&bench, "a", SECOND, ONE).unwrap();
         run::remove(&host, &store, &place(&bench, "a"), SECOND).unwrap();
         assert_eq!(raised(&bench).len(), KERNEL_THREADS.len());

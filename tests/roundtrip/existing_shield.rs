@@ -34,7 +34,7 @@ fn a_shield_an_incomplete_shield_and_a_running_process_are_each_refused_with_a_r
     while bench.store().holder().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(10));
     }
-    let why = refused(&bench).expect("somebody is at work");
+    let why = refused(&bench).expect("another process is at work");
     assert!(why.contains("under way"), "{why}");
     other.kill().unwrap();
     other.wait().unwrap();
@@ -61,7 +61,7 @@ fn the_watchdog_undoes_its_own_shield_complete_or_not_and_no_other() {
         };
         let _ = bench.apply(&host, &plan);
         let there = bench.tree();
-        undo_named(&bench.host(), &bench.store(), "somebody else's").unwrap();
+        undo_named(&bench.host(), &bench.store(), "other").unwrap();
         same(&there, &bench.tree(), "not its own");
         undo_named(&bench.host(), &bench.store(), &name).unwrap();
         same(&before, &bench.tree(), "its own");

@@ -1,5 +1,5 @@
 //! `undo --forget` forgets one shield only. `undo` without a name completes what was interrupted,
-//! and releases programs whatever another process does meanwhile.
+//! and releases programs whatever another process does in that time.
 
 use crate::bench::{Bench, few_disturbed_writes, same};
 use crate::many_shields::{NAMES, machines, same_apart_from_irq_threads};

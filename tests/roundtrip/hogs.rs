@@ -326,7 +326,7 @@ fn answers(bench: &Bench, line: &str) {
 }
 
 #[test]
-fn a_program_that_ends_meanwhile_does_not_prevent_releasing_others() {
+fn a_program_that_ends_during_undo_does_not_prevent_releasing_others() {
     let bench = Bench::of(&busy("50000000"));
     let plan = plan(vec![]);
     bench.apply(&bench.host(), &plan).unwrap();

@@ -29,9 +29,9 @@ fn a_truncated_journal_is_refused_before_its_begin_line_and_undone_after_it() {
         let undone = answer.unwrap();
         assert!(undone.is_complete(), "{len} bytes: {undone:#?}");
         let torn = full[len - 1] != b'\n';
-        let told =
+        let reported =
             undone.notes.iter().any(|note| matches!(note, ShieldNote::JournalLineDropped { .. }));
-        assert_eq!(told, torn, "{len} bytes: {:?}", undone.notes);
+        assert_eq!(reported, torn, "{len} bytes: {:?}", undone.notes);
         same(&before, &bench.tree(), &format!("{len} bytes"));
         let again = Bench::of(&shielded);
         fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
@@ -133,8 +133,8 @@ fn an_unreadable_journal_can_be_discarded_and_is_archived() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("undo --forget"), "{refused:?}");
     let forgotten = undo(&["--forget"]);
     let kept = state.join("forgotten-journal-1.jsonl");
-    let told = String::from_utf8_lossy(&forgotten.stdout).into_owned();
-    assert!(told.contains(&kept.display().to_string()), "{forgotten:?}");
+    let reported = String::from_utf8_lossy(&forgotten.stdout).into_owned();
+    assert!(reported.contains(&kept.display().to_string()), "{forgotten:?}");
     same(&before, &bench.tree(), "forgotten");
     let fresh = Bench::of(&tree);
     for _ in 0..12 {
@@ -260,9 +260,9 @@ fn a_full_disk_does_not_prevent_undo() {
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             same(&before, &bench.tree(), &when);
             assert!(!bench.journal().exists(), "{when}");
-            let told = undone.notes.iter().any(|note| note.to_string().contains("ENOSPC"));
-            assert!(told || undone.notes.is_empty(), "{when}: {undone:#?}");
-            !told
+            let reported = undone.notes.iter().any(|note| note.to_string().contains("ENOSPC"));
+            assert!(reported || undone.notes.is_empty(), "{when}: {undone:#?}");
+            !reported
         });
     }
 }

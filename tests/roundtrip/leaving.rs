@@ -97,7 +97,7 @@ fn requests_do_not_keep_root_from_the_lock() {
         stop.store(true, Ordering::Relaxed);
         rounds
     });
-    // Those that had the lock or were refused for another reason meanwhile.
+    // Those that had the lock or were refused for another reason.
     assert!(rounds.iter().all(|(got, others)| *got && *others < 100), "{rounds:?}");
 }
 

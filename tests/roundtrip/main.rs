@@ -225,9 +225,9 @@ fn a_foreign_change_is_left_alone_and_reported() {
     drifted.dedup();
     assert_eq!(drifted, ["/proc/irq/24/smp_affinity", "/proc/sys/vm/stat_interval"]);
     assert_eq!(bench.host().affinity(100).unwrap().to_string(), "0-3", "it was in the shield");
-    let told = undone.steps.iter().filter_map(|step| step.note.clone());
+    let notes = undone.steps.iter().filter_map(|step| step.note.clone());
     let (to, names) = ("/sys/fs/cgroup".to_owned(), vec!["sshd (100)".to_owned()]);
-    assert_eq!(told.collect::<Vec<_>>(), [StepNote::TasksMoved { to, count: 1, names }]);
+    assert_eq!(notes.collect::<Vec<_>>(), [StepNote::TasksMoved { to, count: 1, names }]);
     for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
         let path = Path::new("proc").join(kept);
         before.insert(path.clone(), now[&path].clone());

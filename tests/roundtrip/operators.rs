@@ -168,7 +168,7 @@ fn every_user_sees_the_shields_of_this_boot_and_no_other() {
 }
 
 /// The answer of the helper to a request of this process on a simulated machine; `policy` are the
-/// operators of its shield. `known` is false on a machine that does not have the process any more.
+/// operators of its shield. `known` is false on a machine that no longer has the process.
 fn answer(policy: Option<ShieldOperators>, known: bool, request: &[u8]) -> OperatorAnswer {
     let own = i32::try_from(std::process::id()).unwrap();
     answer_to(known.then(|| Task::new(own, "asker", 0, "0-3")), policy, request)
@@ -308,7 +308,7 @@ fn the_helper_answers_at_its_standard_input_and_ends() {
     assert!(matches!(refusal, OperatorRefusal::NoShield { .. }), "{refusal:?}");
     let OperatorAnswer::Refused { refusal, .. } = ask("run\n") else { panic!("refused") };
     assert!(matches!(refusal, OperatorRefusal::Malformed { .. }), "{refusal:?}");
-    // Without a socket there is nobody to answer.
+    // Without a socket there is no process to answer.
     let mut alone = Command::new(program);
     let ended = alone.arg(OPERATOR_COMMAND).stdin(Stdio::null()).output().unwrap();
     assert!(ended.status.success() && ended.stdout.is_empty());

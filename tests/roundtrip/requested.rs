@@ -34,7 +34,7 @@ pub fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
 }
 
 /// The masks after undo of a program that pinned itself to the housekeeping CPUs (100), and of
-/// tasks started meanwhile: one that did nothing (300), one that pinned itself (301) and its child
+/// tasks started under it: one that did nothing (300), one that pinned itself (301) and its child
 /// (302), a kernel thread whose parent the plan had pinned (303); then of those with requested
 /// masks from before (201, 202).
 fn after_undo(tree: &Tree) -> (Vec<String>, Vec<i32>) {

@@ -1,5 +1,5 @@
-//! Programs with several threads that enter and leave a shield: some end meanwhile, some come from
-//! another cpuset. A program that was started in the shield leaves it for a group outside.
+//! Programs with several threads that enter and leave a shield: some end during a move, some come
+//! from another cpuset. A program that was started in the shield leaves it for a group outside.
 
 use crate::bench::{Bench, Tree, same};
 use crate::trees::{self, Task};
@@ -72,7 +72,7 @@ fn group(bench: &Bench, tid: i32) -> String {
 }
 
 #[test]
-fn threads_that_end_meanwhile_do_not_stop_the_others() {
+fn threads_that_end_during_a_move_do_not_stop_the_others() {
     let (bench, place) = shielded(&pool());
     let (host, store) = (bench.host(), bench.store());
     let before = [300, 301].map(|tid| (group(&bench, tid), host.affinity(tid).unwrap()));
@@ -89,7 +89,7 @@ fn threads_that_end_meanwhile_do_not_stop_the_others() {
 }
 
 #[test]
-fn a_started_program_leaves_although_threads_end_meanwhile() {
+fn a_started_program_leaves_although_threads_end_during_that() {
     let mut tree = pool();
     put(&mut tree, 400, 1, Task::new(400, "caller", 0, "0-2"), "0::/mine\n");
     let (bench, place) = shielded(&tree);

@@ -16,7 +16,7 @@ const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 const ISOLATED: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
 
 /// A foreign partition isolates CPU 2, so unbound work avoids it although all CPUs were requested.
-fn beside_a_partition() -> Tree {
+fn next_to_a_partition() -> Tree {
     let mut tree = trees::v2();
     for (path, text) in [
         ("sys/fs/cgroup/cgroup.subtree_control", "memory pids cpuset\n"),
@@ -55,7 +55,7 @@ fn partition_and_mask() -> Plan {
 
 #[test]
 fn requested_affinities_are_restored_and_the_foreign_cpu_is_left_alone() {
-    let bench = Bench::of(&beside_a_partition());
+    let bench = Bench::of(&next_to_a_partition());
     let line = |path: &str| bench.host().read_line(path).unwrap();
     let plan = with_mask(partition_and_mask(), "3");
     bench.apply(&bench.host(), &plan).unwrap();
@@ -70,7 +70,7 @@ fn requested_affinities_are_restored_and_the_foreign_cpu_is_left_alone() {
 
 #[test]
 fn a_mask_that_cannot_be_restored_next_to_a_foreign_partition_is_not_written() {
-    let bench = Bench::of(&beside_a_partition());
+    let bench = Bench::of(&next_to_a_partition());
     let before = bench.tree();
     let mut plan = with_mask(trees::v2_plan(), "3");
     // By affinities only: cpushield has no partition that keeps unbound work off CPU 3.

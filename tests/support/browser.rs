@@ -103,7 +103,7 @@ impl Browser {
     pub fn complaints(&mut self) -> Vec<String> {
         // Pending events come before the answer.
         self.value("1");
-        let told = |event: &Value| {
+        let complaint = |event: &Value| {
             let params = &event["params"];
             match event["method"].as_str()? {
                 "Network.requestWillBeSent" => {
@@ -117,7 +117,7 @@ impl Browser {
                 _ => None,
             }
         };
-        self.events.iter().filter_map(told).collect()
+        self.events.iter().filter_map(complaint).collect()
     }
 
     /// A screen of this width, light or dark.

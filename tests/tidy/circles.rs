@@ -271,7 +271,7 @@ fn wrong_circles(sources: &[Source], allowed: &[(&[&str], &str)]) -> Vec<String>
         }
     }
     let gone = allowed.iter().enumerate().filter(|(at, _)| !seen.contains(at));
-    wrong.extend(gone.map(|(_, (files, _))| format!("no circle any more: {}", files.join(", "))));
+    wrong.extend(gone.map(|(_, (files, _))| format!("no longer a circle: {}", files.join(", "))));
     wrong
 }
 

@@ -1,5 +1,6 @@
 //! The rules of `STYLE.md` about texts that a program can check: words and the length of sentences,
-//! in the literals of the program, the documents and the scenarios.
+//! in the literals of the program, the documents and the scenarios; words also in comments and
+//! names.
 
 use super::{Source, check, root, sample, words};
 use std::fs;
@@ -28,8 +29,19 @@ const UNIDIOMATIC: &[(&str, &str)] = &[
     ("meanwhile", "in that time, during the run"),
 ];
 
-/// The string literals of some code, each with the number of its line.
-fn literals(code: &str) -> Vec<(usize, String)> {
+/// A part of a source file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PieceKind {
+    /// The inside of a string literal.
+    Literal,
+    /// A comment, without its slashes.
+    Comment,
+    /// Anything else.
+    Code,
+}
+
+/// The pieces of a source file, each with the number of its line.
+fn pieces(code: &str) -> Vec<(PieceKind, usize, &str)> {
     let mut found = Vec::new();
     let mut rest = code;
     let line = |rest: &str| code[..code.len() - rest.len()].matches('\n').count() + 1;
@@ -37,9 +49,15 @@ fn literals(code: &str) -> Vec<(usize, String)> {
         let raw = rest[..at].trim_end_matches('#').ends_with('r');
         let hashes = rest[..at].len() - rest[..at].trim_end_matches('#').len();
         let (mark, tail) = (&rest[at..=at], &rest[at + 1..]);
+        found.push((PieceKind::Code, line(rest), &rest[..at]));
         let begins = line(&rest[at..]);
         rest = match mark {
-            "/" if tail.starts_with('/') => tail.find('\n').map_or("", |end| &tail[end..]),
+            "/" if tail.starts_with('/') => {
+                let (text, after) = tail.split_at(tail.find('\n').unwrap_or(tail.len()));
+                let text = text.trim_start_matches(['/', '!']);
+                found.push((PieceKind::Comment, begins, text));
+                after
+            }
             "'" if tail.starts_with("\"'") => &tail[2..],
             "'" if tail.starts_with("\\\"'") => &tail[3..],
             "\"" => {
@@ -48,11 +66,44 @@ fn literals(code: &str) -> Vec<(usize, String)> {
                     false => closing_quote(tail),
                 };
                 let end = end.unwrap_or(tail.len());
-                found.push((begins, tail[..end].to_owned()));
+                found.push((PieceKind::Literal, begins, &tail[..end]));
                 tail.get(end + 1..).unwrap_or("")
             }
             _ => tail,
         };
+    }
+    found.push((PieceKind::Code, line(rest), rest));
+    found
+}
+
+/// The string literals of some code, each with the number of its line.
+fn literals(code: &str) -> Vec<(usize, String)> {
+    let literals = pieces(code).into_iter().filter(|(kind, ..)| *kind == PieceKind::Literal);
+    literals.map(|(_, line, text)| (line, text.to_owned())).collect()
+}
+
+/// The comments of some code, each with the number of its first line.
+fn comments(code: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut last = 0;
+    for (_, line, text) in pieces(code).into_iter().filter(|it| it.0 == PieceKind::Comment) {
+        match found.last_mut().filter(|_| last + 1 == line) {
+            Some((_, comment)) => comment.push_str(text),
+            None => found.push((line, text.to_owned())),
+        }
+        last = line;
+    }
+    found
+}
+
+/// The names in some code as words with spaces, each with the number of its line.
+fn names(code: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (_, first, text) in pieces(code).into_iter().filter(|it| it.0 == PieceKind::Code) {
+        for (n, line) in text.lines().enumerate() {
+            let names = words(line).filter(|word| !word.is_empty());
+            found.extend(names.map(|name| (first + n, name.replace('_', " "))));
+        }
     }
     found
 }
@@ -83,7 +134,11 @@ fn shown_words(literal: &str) -> Option<String> {
 
 /// The words of a text that have a better one, each with that one.
 fn replaced_words(text: &str) -> Vec<String> {
-    let Some(text) = shown_words(text) else { return Vec::new() };
+    shown_words(text).map_or_else(Vec::new, |text| words_to_replace(&text))
+}
+
+/// The words of a text with a space around each that have a better one, each with that one.
+fn words_to_replace(text: &str) -> Vec<String> {
     let found = UNIDIOMATIC.iter().filter(|(word, _)| text.contains(&format!(" {word} ")));
     found.map(|(word, instead)| format!("{word:?}; write: {instead}")).collect()
 }
@@ -121,6 +176,38 @@ fn texts_for_users_have_idiomatic_words() {
     assert_eq!(count("f(\"cannot: {why}\\nNobody knows\")"), 1);
     assert_eq!(count("// \"somebody was told\"\nf('\"', told, \"beside\", \"{beside} it\");"), 0);
     assert_eq!(count("f(\"fine\");\n#[cfg(test)]\nmod tests {\n\"somebody else\""), 0);
+}
+
+/// Words in comments, and in the names of functions and variables.
+fn unidiomatic_code(source: &Source) -> Vec<String> {
+    let mut found = Vec::new();
+    for (line, text) in comments(&source.text).into_iter().chain(names(&source.text)) {
+        let text: Vec<&str> = words(&text).filter(|word| !word.is_empty()).collect();
+        let replaced = words_to_replace(&format!(" {} ", text.join(" ").to_lowercase()));
+        found.extend(replaced.iter().map(|word| format!("{}:{line}: {word}", source.path)));
+    }
+    found
+}
+
+#[test]
+fn comments_and_names_have_idiomatic_words() {
+    check("words that STYLE.md replaces", unidiomatic_code);
+    let found = |text: &str| unidiomatic_code(&sample("src/x.rs", text));
+    let code = "// They are not there any\n    // more. Somebody\nfn nobody_knows() {\n\
+                f(\"told\", of_ours, 'a', any, more, Told);\n} // whoever";
+    let lines = [
+        "1: \"somebody\"",
+        "1: \"any more\"",
+        "5: \"whoever\"",
+        "3: \"nobody\"",
+        "4: \"of ours\"",
+        "4: \"told\"",
+    ];
+    let found = found(code);
+    assert_eq!(found.len(), lines.len(), "{found:#?}");
+    for (found, line) in found.iter().zip(lines) {
+        assert!(found.starts_with(&format!("src/x.rs:{line}")), "{found}");
+    }
 }
 
 /// The files of a directory with this ending.

@@ -65,7 +65,7 @@ impl ChangeKind for TaskAffinity<'_> {
         Some(OriginalState::Cpus { cpus: self.cpus.clone() })
     }
 
-    fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
+    fn with_older_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
         Some(self.with_cpus(older.keep_off(self.cpus)))
     }
 

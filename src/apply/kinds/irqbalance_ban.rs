@@ -62,7 +62,7 @@ impl ChangeKind for IrqbalanceBan<'_> {
         Some(OriginalState::Cpus { cpus: self.cpus.clone() })
     }
 
-    fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
+    fn with_older_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
         Some(Change::BanFromIrqbalance { cpus: self.cpus.union(older.cpus) })
     }
 
@@ -98,8 +98,8 @@ impl ChangeKind for IrqbalanceBan<'_> {
         Ok(ChangeFate::Restored.into())
     }
 
-    /// Another irqbalance has no ban of ours, and a missing one moves no interrupt. The ban itself
-    /// is not compared: the answer may be older than the request.
+    /// Another irqbalance does not have this ban, and a missing one moves no interrupt. The ban
+    /// itself is not compared: the answer may be older than the request.
     fn find_drift(&self, host: &Host, left: Option<&str>) -> Option<DriftedValue> {
         let left = left?;
         let balancer = host.irqbalance().ok()??;

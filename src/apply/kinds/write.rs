@@ -87,7 +87,7 @@ impl ChangeKind for FileWrite<'_> {
         Some(OriginalState::Text { text: self.value.to_owned() })
     }
 
-    fn beside_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
+    fn with_older_version(&self, older: &OlderVersion<'_>) -> Option<Change> {
         Some(self.with_cpus(&older.keep_off(&self.parse_cpus(self.value)?)))
     }
 

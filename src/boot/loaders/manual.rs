@@ -10,7 +10,7 @@ use cpushield_linux::Host;
 struct ManualLoader {
     name: &'static str,
     signs: &'static [&'static str],
-    /// Whether it writes the files of the boot loader anew, so that changes there are lost.
+    /// Whether it rewrites the files of the boot loader, so that changes there are lost.
     owns_files: bool,
     steps: fn(&Host, &[String]) -> Vec<String>,
 }

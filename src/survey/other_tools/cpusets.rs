@@ -24,8 +24,8 @@ const PARTRT_FILES: &[(&str, Option<&str>)] = &[
 pub(super) fn read_cset(machine: &Machine) -> Result<ToolSetup, SetupError> {
     let (groups, tool) = (foreign_groups(machine), OtherTool::Cset);
     let user = groups.iter().find(|group| {
-        let beside = parent(group).map(|parent| format!("{parent}/system"));
-        name(group) == "user" && beside.is_some_and(|path| groups.iter().any(|g| g.path == path))
+        let sibling = parent(group).map(|parent| format!("{parent}/system"));
+        name(group) == "user" && sibling.is_some_and(|path| groups.iter().any(|g| g.path == path))
     });
     let mut remarks = Vec::new();
     let mut sets: Vec<&CpusetGroup> = match user {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slow_guests_are_told_apart() {
+    fn slow_guests_are_recognised() {
         let guests =
             parse_guests("# What it tests.\n# guest: 6.12\n# guest, slow: 6.1-rt\n").unwrap();
         assert_eq!(guests.iter().map(|guest| guest.is_slow).collect::<Vec<_>>(), [false, true]);

@@ -48,7 +48,7 @@ impl OrphanTracker {
         Ok(OrphanTracker { before })
     }
 
-    /// The threads of all descendants that were not there before, whoever is their parent now.
+    /// The threads of all descendants that were not there before, with any parent.
     #[must_use]
     pub fn threads(&self, host: &Host) -> Vec<i32> {
         let mut threads = Vec::new();
