@@ -27,27 +27,27 @@ snapshot /tmp/before
 
 # Tries to enter CPU 3 all the time, from its own place and as new processes.
 cat >/tmp/intruder.py <<'END_OF_PYTHON'
-import os, time
-tries = entries = 0
+import errno, os, time
+tries = entries = others = 0
 while not os.path.exists("/tmp/stop-intruder"):
     tries += 1
     try:
         os.sched_setaffinity(0, {3})
         entries += 1
         os.sched_setaffinity(0, {0, 1})
-    except OSError:
-        pass
+    except OSError as error:
+        others += error.errno != errno.EINVAL
     if tries % 200 == 0:
         child = os.fork()
         if child == 0:
             try:
                 os.sched_setaffinity(0, {3})
                 os._exit(1)
-            except OSError:
-                os._exit(0)
+            except OSError as error:
+                os._exit(0 if error.errno == errno.EINVAL else 2)
         entries += os.waitpid(child, 0)[1] != 0
     time.sleep(0.0005)
-open("/tmp/intruder-result", "w").write(f"{tries} {entries}\n")
+open("/tmp/intruder-result", "w").write(f"{tries} {entries} {others}\n")
 END_OF_PYTHON
 status "the shield" 0 cpushield apply --cpus 3
 python3 /tmp/intruder.py &
@@ -61,14 +61,20 @@ for cpus in 2-3 3 2-3 3; do
 done
 touch /tmp/stop-intruder
 wait $intruder
-read -r tries entries </tmp/intruder-result
+read -r tries entries others </tmp/intruder-result
 claim "the intruder tried often ($tries times)" [ "$tries" -gt 500 ]
 is "and never entered CPU 3" 0 echo "$entries"
+is "the kernel answered EINVAL each time" 0 echo "$others"
 
 status "without the protection from interrupts" 0 cpushield apply --cpus 3 --off irq-affinity
 is "interrupts that are requested later go anywhere" f mask
 status "with it again" 0 cpushield apply --cpus 3
 is "they avoid the shield" 7 mask
+as_before "only CPU 3 was ever shielded" /tmp/only-3
+status "without the protection from programs" 0 cpushield apply --cpus 3 --off cpuset
+claim "any program enters CPU 3" taskset -c 3 true
+status "with it again" 0 cpushield apply --cpus 3
+claim "no program enters CPU 3" eval "! taskset -c 3 true 2>/dev/null"
 as_before "only CPU 3 was ever shielded" /tmp/only-3
 
 status "moved to CPU 2" 0 cpushield apply --cpus 2

@@ -2,6 +2,7 @@
 # changes. On cgroup v2 a helper moves them, on v1 they may write the lists of tasks.
 # guest, slow: 6.12-rt --systemd --timeout 900
 # guest, slow: 6.1-rt --cgroup v1 --timeout 600
+# guest, slow: sid-rt --systemd --timeout 900
 . /host/lib.sh
 needs apply undo run status enable
 # Users cannot enter /host.
