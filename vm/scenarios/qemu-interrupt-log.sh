@@ -1,13 +1,13 @@
 # QEMU logs each interrupt and exception of the watched CPU with its privilege level. The trace that `verify` reads is
 # a contiguous part of that log, and `verify` reports the same number of entries from user mode.
 # guest: 6.12-rt --interrupt-log --net --timeout 600 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=4000"
-# guest, slow: 6.1-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=40000"
+# guest, slow: 6.1-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
 # guest, slow: 6.1-rt --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
-# guest, slow: 6.12 --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=40000"
+# guest, slow: 6.12 --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
 # guest, slow: 6.12 --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
-# guest, slow: 6.12-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=40000"
+# guest, slow: 6.12-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
 # guest, slow: 6.12-rt --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
-# guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=40000"
+# guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
 # guest, slow: sid-rt --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
 . /host/lib.sh
 needs apply add verify
