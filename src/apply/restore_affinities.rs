@@ -133,11 +133,18 @@ impl AffinityScan<'_> {
             return Ok(FoundAffinity::Narrow);
         }
         let known = unchanged || is_widened(self.closed, &now, &target);
-        if !known && !host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task)) {
+        let follows = || host.task(id.tid, id.tid).is_ok_and(|task| follows_interrupt(&task));
+        if !known && !follows() {
             return Ok(FoundAffinity::Theirs);
         }
         if target.is_empty() {
-            return Ok(self.explain_impossible(id, cpus));
+            // Only the kernel itself may put it on a CPU of a partition, and does so at the next
+            // interrupt (`irq_thread_check_affinity()`, kernel/irq/manage.c, 6.12).
+            let is_in_partition = !self.online_part(cpus).is_empty();
+            return match is_in_partition && follows() {
+                true => Ok(FoundAffinity::Unchanged),
+                false => Ok(self.explain_impossible(id, cpus)),
+            };
         }
         match present(host.set_affinity(id.tid, cpus)) {
             Ok(Some(())) => {}

@@ -120,3 +120,20 @@ fn an_offline_cpu_is_named_and_its_task_gets_it_back_from_the_next_undo() {
     undo(&bench);
     assert_eq!(masks(&bench)[&50], "1");
 }
+
+#[test]
+fn the_thread_of_an_interrupt_on_a_cpu_of_a_foreign_partition_is_left_to_the_kernel() {
+    let mut tree = v2();
+    Task::new(50, "irq/24-eth0", 0x0020_8040, "2").put(&mut tree);
+    let bench = with_cpusets(tree);
+    // The kernel puts the thread back on the CPU of its interrupt when the next one arrives.
+    let status = bench.scratch.0.join("root/proc/50/status");
+    let on_its_cpu = fs::read(&status).unwrap();
+    begin_partition(&bench);
+    fs::write(&status, on_its_cpu).unwrap();
+    assert_eq!(masks(&bench)[&50], "2");
+    bench.apply(&bench.host(), &v2_plan()).unwrap();
+    // The partition of the shield: the kernel writes the masks of all tasks outside.
+    bench.host().set_affinity(50, &"0-1".parse().unwrap()).unwrap();
+    undo(&bench);
+}
