@@ -4,7 +4,7 @@ use cpushield_linux::{CpuSet, Host};
 use std::time::Duration;
 
 /// How often to retry while the cpuset changes, and the pause between tries.
-const ATTEMPTS_MAX: usize = 10;
+const ATTEMPTS_MAX: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Sets the affinity of a thread. While its cpuset changes (CPU hotplug, a write by systemd), the
