@@ -46,6 +46,15 @@ pub enum ProcessNote {
         /// The answer of the kernel.
         answer: String,
     },
+    /// The kernel refused its former limit on locked memory.
+    KeepsLockLimit {
+        /// Its name.
+        comm: String,
+        /// Its number.
+        tid: i32,
+        /// The error.
+        error: String,
+    },
     /// Another process moved it to a cgroup, where it stays.
     GroupChanged {
         /// The cgroup.
@@ -134,6 +143,9 @@ impl fmt::Display for ProcessNote {
             }
             ProcessNote::KeepsPolicy { comm, tid, policy, answer } => {
                 write!(f, "{comm} ({tid}) keeps {policy}: {answer}")
+            }
+            ProcessNote::KeepsLockLimit { comm, tid, error } => {
+                write!(f, "{comm} ({tid}) keeps its raised limit on locked memory: {error}")
             }
             ProcessNote::GroupChanged { group } => {
                 write!(f, "another process moved it to {group}, so it stays there")

@@ -38,8 +38,7 @@ pub fn add(
 ) -> Result<MovedProcess, RunError> {
     let task = check_task(host, place, tid)?;
     let mut open = record::open(host, store)?;
-    // Entries of ended tasks are useless.
-    open.record.added.retain(|added| host.is_same_task(added.task));
+    open.forget_ended(host);
     let left = forget_left(host, &mut open, place, &task)?;
     let cpus = match onto {
         CpuAssignment::All => place.cpus.clone(),
@@ -227,7 +226,6 @@ fn read_original(host: &Host, way_in: &WayIn<'_>, thread: &Task) -> Result<Added
         lowered_from,
         given: cpus.clone(),
         granted: left.iter().any(|left| left.pid == thread.pid && left.granted),
-        lock_limit: left.iter().find(|left| left.pid == thread.pid).and_then(|it| it.lock_limit),
     })
 }
 
@@ -283,7 +281,6 @@ mod tests {
             lowered_from: None,
             given: CpuSet::single(3),
             granted: false,
-            lock_limit: None,
         }
     }
 

@@ -20,6 +20,7 @@ mod ended_change;
 mod error;
 mod left;
 mod limits;
+mod lock_limits;
 mod moved_process;
 mod operator;
 mod order;

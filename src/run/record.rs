@@ -1,5 +1,6 @@
 //! The [`RunRecord`] of what was changed for programs in the shield, next to the shield's journal:
-//! raised kernel threads, the programs that need them, and running processes that were added.
+//! raised kernel threads, the programs that need them, running processes that were added, and
+//! raised limits on locked memory.
 //!
 //! It is a small file that is replaced as a whole, before each change. So the next `run`, `remove`
 //! or `undo` restores everything that a killed `run` changed.
@@ -31,6 +32,9 @@ pub struct RunRecord {
     /// Threads that a change of their shield has made ordinary and that has not ended.
     #[serde(default)]
     pub demoted: Vec<DemotedThread>,
+    /// Limits on locked memory that were raised for processes in a shield.
+    #[serde(default)]
+    pub lock_limits: Vec<RaisedLimit>,
 }
 
 /// A kernel thread that was raised.
@@ -99,10 +103,18 @@ pub struct AddedThread {
     /// that with the place.
     #[serde(default)]
     pub granted: bool,
-    /// The limit on locked memory that an operator got together with the place in the shield. It
-    /// belongs to the whole process.
-    #[serde(default)]
-    pub lock_limit: Option<RaisedLockLimit>,
+}
+
+/// A limit on locked memory that a process in a shield got. It loses it with its place there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RaisedLimit {
+    /// The process.
+    pub task: TaskId,
+    /// The shield.
+    pub shield: String,
+    /// The limit before, and the one that it got.
+    pub limit: RaisedLockLimit,
 }
 
 impl AddedThread {
@@ -161,6 +173,12 @@ impl OpenRecord<'_> {
     #[must_use]
     pub fn store(&self) -> &Store {
         self.store
+    }
+
+    /// Removes the entries of tasks that have ended: another task may have the number now.
+    pub fn forget_ended(&mut self, host: &Host) {
+        self.record.added.retain(|added| host.is_same_task(added.task));
+        self.record.lock_limits.retain(|raised| host.is_same_task(raised.task));
     }
 
     /// Writes the record to the disk if it changed.

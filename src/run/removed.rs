@@ -7,7 +7,7 @@ use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
-use super::{RunError, ShieldPlacement, demoted, raise, record};
+use super::{RunError, ShieldPlacement, demoted, lock_limits, raise, record};
 use crate::apply::{self, ShieldWork, UnfinishedWork};
 use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
@@ -60,8 +60,7 @@ pub(super) fn remove_to(
     if started.is_some_and(|started| started != task.id.started) {
         return Err(absent());
     }
-    // An entry of an ended task has the place of another program.
-    open.record.added.retain(|added| host.is_same_task(added.task));
+    open.forget_ended(host);
     if open.record.added.iter().any(|added| is_entry_of(added, place, &task)) {
         let gone_group = match destination {
             Destination::Caller => GoneGroup::ToRoot,
@@ -79,9 +78,7 @@ pub(super) fn remove_to(
         let (why, hint) = ("is not in the shield".to_owned(), None);
         return Err(RunError::Task { tid, why, hint });
     }
-    let shields = active_placements(host, store)?;
-    let removal = StartedRemoval { destination, added: &open.record.added, shields: &shields };
-    move_started(host, store, place, &task, &removal)
+    move_started(host, &mut open, place, &task, destination)
 }
 
 fn active_placements(host: &Host, store: &Store) -> Result<Vec<ShieldPlacement>, RunError> {
@@ -130,25 +127,29 @@ fn is_entry_of(added: &AddedThread, place: &ShieldPlacement, task: &Task) -> boo
 /// Moves a program that was started in the shield out of it.
 fn move_started(
     host: &Host,
-    store: &Store,
+    open: &mut OpenRecord<'_>,
     place: &ShieldPlacement,
     task: &Task,
-    removal: &StartedRemoval<'_>,
+    destination: Destination,
 ) -> Result<MovedProcess, RunError> {
     let threads = threads_of(host, task)?;
     let masks = threads.iter().map(|thread| (thread.clone(), host.affinity(thread.id.tid)));
     let masks: Vec<_> = masks.filter_map(|(thread, mask)| Some((thread, mask.ok()?))).collect();
-    let requests = ReleaseRequest::new(host, store, place, &masks);
+    let requests = ReleaseRequest::new(host, open.store(), place, &masks);
+    let shields = active_placements(host, open.store())?;
     let group = match &place.group {
         Some(shield) => {
             check_move(host, shield)?;
-            Some(find_destination(host, (shield, place.v2), task, removal)?)
+            let added = &open.record.added;
+            let removal = StartedRemoval { destination, added, shields: &shields };
+            Some(find_destination(host, (shield, place.v2), task, &removal)?)
         }
         None => None,
     };
     let made_ordinary = make_ordinary(host, task)?.into_iter();
     let notes = made_ordinary.map(|(tid, policy)| ProcessNote::MadeOrdinary { tid, policy });
     let notes = notes.collect();
+    lock_limits::restore(host, open, task.pid)?;
     if let Some(group) = group {
         let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
         host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
@@ -159,6 +160,7 @@ fn move_started(
             _ => {}
         }
     }
+    open.save()?;
     let (tid, comm, cpus) = (task.id.tid, task.comm.clone(), host.affinity(task.id.tid)?);
     Ok(MovedProcess { tid, comm, threads: threads.len(), cpus, notes })
 }
@@ -179,8 +181,8 @@ pub(super) fn move_out(
     if entries.iter().any(|entry| entry.granted) {
         make_ordinary(host, task)?;
     }
-    if let Some(raised) = entries.iter().find_map(|entry| entry.lock_limit) {
-        unless_ended(host.restore_lock_limit(task.pid, raised))?;
+    if !entries.is_empty() {
+        lock_limits::restore(host, open, task.pid)?;
     }
     let in_shield = read_masks(host, task)?;
     let mut moved = false;
@@ -470,6 +472,7 @@ pub fn release(
                 }
             }
         }
+        released.notes.extend(lock_limits::restore_all(host, &mut open, &place.name));
         let before = crate::apply::lived_before(host, store).map_err(RunError::Journal)?;
         let demoted = raise::demote_programs(host, place, &|id| {
             before.as_ref().is_some_and(|before| !before.contains(&id))
@@ -481,7 +484,7 @@ pub fn release(
         released.disarmed = demoted.done;
         released.notes.extend(demoted.failed);
     }
-    open.record.added.retain(|added| host.is_same_task(added.task));
+    open.forget_ended(host);
     let lowered = raise::lower_unneeded(host, &mut open, None)?;
     released.restored = lowered.restored;
     released.notes.extend(lowered.kept.into_iter().chain(lowered.drifted));

@@ -6,12 +6,14 @@ use crate::leaving::{Sleeper, add_to_shield, machine_that_permits};
 use crate::operators::{put_process, serve};
 use crate::trees::Task;
 use cpushield::policy::{MemoryLimit, OperatorLimits};
-use cpushield::run::OperatorAnswer;
+use cpushield::run::{self, OperatorAnswer};
+use cpushield_linux::InjectedFault;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::Cell;
+use std::fs;
 
 /// The highest priority that the policy permits.
 const HIGHEST: u32 = 50;
@@ -73,6 +75,104 @@ fn machine(sleeper: &Sleeper) -> Bench {
         add_to_shield(&bench, pid);
     }
     bench
+}
+
+/// A machine with a shield, in which this process was started: no entry of an added thread says so.
+fn machine_of_started_process(sleeper: &Sleeper) -> Bench {
+    let permitted = OperatorLimits { priority: None, locked_memory: Some(MemoryLimit::Unlimited) };
+    let own = std::process::id();
+    let bench = machine_that_permits(permitted, sleeper, |tree, _| {
+        tree.insert(format!("proc/{own}/limits").into(), Some(format!("{LIMIT}\n").into()));
+    });
+    bench.host().write("/sys/fs/cgroup/cpushield/cgroup.procs", &own.to_string()).unwrap();
+    bench
+}
+
+const LIMIT: &str = "Max locked memory 65536 131072 bytes";
+
+/// The limit on locked memory of this process.
+fn limit(bench: &Bench) -> String {
+    bench.host().read_line(&format!("/proc/{}/limits", std::process::id())).unwrap()
+}
+
+/// Raises the limit, as a program in the shield does. The second request must not take the raised
+/// limit for the original one.
+fn raise_limit(bench: &Bench) {
+    for _ in 0..2 {
+        let answer = serve(bench, b"{\"do\": \"enter\", \"lock_memory\": true}\n");
+        assert!(matches!(answer, OperatorAnswer::Entered(_)), "{answer:?}");
+        assert_eq!(limit(bench), "Max locked memory unlimited unlimited bytes");
+    }
+}
+
+/// The processes whose raised limits are on record.
+fn raised_on_record(bench: &Bench) -> Vec<i64> {
+    let text = fs::read(bench.scratch.0.join("state/programs.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let raised = record["lock_limits"].as_array().unwrap().iter();
+    raised.map(|raised| raised["task"]["tid"].as_i64().unwrap()).collect()
+}
+
+fn leave(bench: &Bench) {
+    let answer = serve(bench, b"{\"do\": \"leave\"}\n");
+    assert!(matches!(answer, OperatorAnswer::Left(_)), "{answer:?}");
+}
+
+/// The part of undo that comes first.
+fn release(bench: &Bench) {
+    let released = run::release(&bench.host(), &bench.store(), None).unwrap();
+    assert_eq!(released.notes, []);
+}
+
+#[test]
+fn a_process_that_was_started_in_the_shield_loses_its_raised_limit_with_its_place() {
+    let sleeper = Sleeper::new();
+    let own = i32::try_from(std::process::id()).unwrap();
+    let ways = [("leave", leave as fn(&Bench)), ("undo", release)];
+    for (way, take_back) in ways {
+        let bench = machine_of_started_process(&sleeper);
+        raise_limit(&bench);
+        assert_eq!(raised_on_record(&bench), [i64::from(own)], "{way}");
+        take_back(&bench);
+        assert_eq!(limit(&bench), LIMIT, "{way}");
+        assert_eq!(raised_on_record(&bench), [0_i64; 0], "{way}");
+    }
+}
+
+#[test]
+fn a_raised_limit_stays_on_record_until_it_is_restored_or_the_process_has_ended() {
+    let sleeper = Sleeper::new();
+    let prepare = || {
+        let bench = machine_of_started_process(&sleeper);
+        raise_limit(&bench);
+        bench
+    };
+    let bench = prepare();
+    let host = bench.host();
+    run::release(&host, &bench.store(), None).unwrap();
+    assert!(host.writes() > 0);
+    for at in 0..host.writes() {
+        for fault in [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 1 }] {
+            let bench = prepare();
+            let _ = run::release(&bench.host().failing(fault), &bench.store(), None);
+            run::release(&bench.host(), &bench.store(), None).unwrap();
+            assert_eq!(limit(&bench), LIMIT, "{fault:?}");
+        }
+    }
+    // Another process has the number now.
+    let bench = prepare();
+    let own = std::process::id();
+    for path in ["stat".to_owned(), format!("task/{own}/stat")] {
+        let file = bench.scratch.0.join(format!("root/proc/{own}/{path}"));
+        let text = fs::read_to_string(&file).unwrap();
+        let started = format!(" {} 0 0 18446744073709551615", u64::from(own) * 10);
+        assert!(text.contains(&started), "{text}");
+        fs::write(file, text.replace(&started, " 77 0 0 18446744073709551615")).unwrap();
+    }
+    add_to_shield(&bench, sleeper.pid());
+    assert_eq!(raised_on_record(&bench), [0_i64; 0]);
+    run::release(&bench.host(), &bench.store(), None).unwrap();
+    assert_eq!(limit(&bench), "Max locked memory unlimited unlimited bytes");
 }
 
 /// Requests that are right, that are right but for a value, that are right but for some bytes, and

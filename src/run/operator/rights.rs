@@ -3,7 +3,7 @@
 use super::asker::HeldProcess;
 use crate::policy::MemoryLimit;
 use crate::run::order::{StartRequirements, order};
-use crate::run::{RunError, raise, record};
+use crate::run::{RunError, lock_limits, raise, record};
 use cpushield_linux::{CpuSet, Host, RaisedLockLimit, SchedPolicy, Store};
 
 /// What a process gets, and what it had before.
@@ -11,6 +11,8 @@ pub(super) struct ProcessRights<'a> {
     host: &'a Host,
     store: &'a Store,
     process: &'a HeldProcess,
+    /// The shield.
+    shield: &'a str,
     /// The policy before, and the one that it was given.
     policy: Option<(SchedPolicy, SchedPolicy)>,
     /// It is on record as one that needs the kernel's threads above it.
@@ -20,9 +22,15 @@ pub(super) struct ProcessRights<'a> {
 }
 
 impl<'a> ProcessRights<'a> {
-    /// Those of a process that was given nothing yet.
-    pub fn new(host: &'a Host, store: &'a Store, process: &'a HeldProcess) -> ProcessRights<'a> {
-        ProcessRights { host, store, process, policy: None, has_need: false, lock_limit: None }
+    /// Those of a process in a shield that was given nothing yet.
+    pub fn new(
+        host: &'a Host,
+        store: &'a Store,
+        process: &'a HeldProcess,
+        shield: &'a str,
+    ) -> ProcessRights<'a> {
+        let (policy, has_need, lock_limit) = (None, false, None);
+        ProcessRights { host, store, process, shield, policy, has_need, lock_limit }
     }
 
     /// Lets the process lock memory while it is in the shield.
@@ -36,8 +44,8 @@ impl<'a> ProcessRights<'a> {
         };
         let pid = self.process.pid();
         let raised = self.host.raised_lock_limit(pid, bytes)?;
-        let recorded = record::read(self.host, self.store)?.added;
-        let earlier = recorded.iter().find(|it| it.pid == pid).and_then(|it| it.lock_limit);
+        let known = record::read(self.host, self.store)?;
+        let earlier = lock_limits::find(&known, self.process.task);
         self.record_lock_limit(Some(raised.after(earlier)))?;
         self.check_lives()?;
         self.lock_limit = Some((self.host.raise_lock_limit(pid, raised)?, earlier));
@@ -47,11 +55,8 @@ impl<'a> ProcessRights<'a> {
     /// Writes the limit of the process into the record.
     fn record_lock_limit(&self, limit: Option<RaisedLockLimit>) -> Result<(), RunError> {
         let mut open = record::open(self.host, self.store)?;
-        let pid = self.process.pid();
-        for added in open.record.added.iter_mut().filter(|added| added.pid == pid) {
-            added.lock_limit = limit;
-        }
-        open.save()
+        open.forget_ended(self.host);
+        lock_limits::put_on_record(&mut open, self.process.task, self.shield, limit)
     }
 
     /// Raises the kernel threads of these CPUs above a priority. The process has, or gets, that
@@ -198,7 +203,7 @@ mod tests {
         let (host, store) = (machine.host(), Store::new(&machine.dir.join("state")));
         let handle = ProcessHandle::open(machine.pid).unwrap();
         let process = HeldProcess::new(&host, handle).unwrap();
-        let mut rights = ProcessRights::new(&host, &store, &process);
+        let mut rights = ProcessRights::new(&host, &store, &process, "rt");
         rights.raise_lock_limit(MemoryLimit::Unlimited).unwrap();
         between(&machine);
         let given = rights.give_priority(50, &CpuSet::single(3));

@@ -222,7 +222,8 @@ impl ShieldEntry<'_> {
             self.take_back(&place, moved);
             return Err(refusal);
         }
-        let mut rights = ProcessRights::new(self.host, self.store, &self.asker.process);
+        let (process, shield) = (&self.asker.process, &self.plan.shield.name);
+        let mut rights = ProcessRights::new(self.host, self.store, process, shield);
         let given = self.give(&place, (priority, own_priority), locked_memory, &mut rights);
         let lives = self.asker.process.lives(self.host);
         match given {
