@@ -679,6 +679,22 @@ workload = "vm"
 
     proptest! {
         #[test]
+        fn every_name_of_the_documented_form_is_accepted(name in "[a-z][a-z0-9_]{0,30}") {
+            prop_assert_eq!(is_shield_name(&name), name != RESERVED_NAME);
+        }
+
+        #[test]
+        fn no_name_of_another_form_is_accepted(
+            name in "[a-z0-9_]{0,34}|[a-zA-Z_.@/ \u{0}\n\u{e4}\u{661}-]{0,6}[a-z0-9_]{0,30}|.{0,40}"
+        ) {
+            let bytes = name.as_bytes();
+            let is_documented = matches!(bytes.first(), Some(b'a'..=b'z'))
+                && bytes.len() <= 31
+                && bytes.iter().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+            prop_assert_eq!(is_shield_name(&name), is_documented && name != RESERVED_NAME);
+        }
+
+        #[test]
         fn no_text_makes_the_parsers_panic(text in ".{0,80}", span in "[0-9.a-z ]{0,12}") {
             let _ = PolicyFile::parse(&text, "p");
             let _ = PolicyFile::parse(&format!("[shield.a]\n{text}"), "p");

@@ -248,6 +248,7 @@ fn changes(plan: &Plan) -> Vec<&Change> {
 
 #[test]
 fn the_cpus_that_a_shield_keeps_never_lose_their_partition() {
+    let mut kept = 0;
     for (machine, others) in cases() {
         for versions in Versions::all(&machine) {
             let bench = versions.before(&machine, &others);
@@ -257,12 +258,16 @@ fn the_cpus_that_a_shield_keeps_never_lose_their_partition() {
                 let change = plan.steps.get(step.done.step - first_step(&applied));
                 change.is_some_and(|step| is_partition(&step.change))
             });
+            let has_partition = plan.steps.iter().any(|step| is_partition(&step.change));
+            assert_eq!(partition.is_some(), has_partition, "{}: {versions:?}", machine.name);
             if let Some(partition) = partition {
                 let outcome = &partition.done.outcome;
                 assert_eq!(*outcome, Outcome::AlreadySo, "{}: {versions:?}", machine.name);
+                kept += 1;
             }
         }
     }
+    assert!(kept >= 12, "only {kept} changes of a shield with a partition");
 }
 
 fn is_partition(change: &Change) -> bool {

@@ -21,6 +21,7 @@ mod many_shields;
 mod offline;
 mod operator_requests;
 mod operators;
+mod refused_changes;
 mod repeated;
 mod requested;
 mod screens;

@@ -169,6 +169,7 @@ pub(crate) fn machines(least: usize) -> Vec<Recorded> {
         }
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(found.len() >= 4, "only {} machines for {least} shields", found.len());
     found
 }
 
@@ -194,9 +195,7 @@ fn same_as_only(machine: &Recorded, bench: &Bench, shields: &[usize], when: &str
 
 #[test]
 fn three_shields_are_undone_in_every_order() {
-    let machines = machines(3);
-    assert!(machines.len() >= 4, "only {} machines", machines.len());
-    for machine in &machines {
+    for machine in &machines(3) {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let bench = machine.with_shields(&[0, 1, 2]);
             let mut left = vec![0, 1, 2];
@@ -336,6 +335,38 @@ fn the_undo_of_one_of_two_shields_is_completed_after_a_kill() {
             }
         }
     }
+}
+
+#[test]
+fn the_undo_of_one_of_two_shields_is_completed_after_a_refusal() {
+    let mut again = 0;
+    for machine in &machines(2) {
+        for n in [0, 1] {
+            let bench = machine.with_shields(&[0, 1]);
+            let host = bench.host();
+            undo(&bench, &host, n).unwrap();
+            for at in disturbed_writes(host.writes()) {
+                let when = format!("{}: undo of {}: {at} refused", machine.name, NAMES[n]);
+                let bench = machine.with_shields(&[0, 1]);
+                let fault = InjectedFault::Refuse { at, errno: 5 };
+                let first = undo(&bench, &bench.host().failing(fault), n).unwrap();
+                if !first.is_complete() {
+                    again += 1;
+                    let other = undo(&bench, &bench.host(), 1 - n);
+                    let names_it = matches!(&other,
+                        Err(UndoError::OtherUnfinished { other }) if other == NAMES[n]);
+                    assert!(names_it, "{when}: {other:?}");
+                    let undone = undo(&bench, &bench.host(), n).unwrap();
+                    assert!(undone.is_complete(), "{when}: {undone:#?}");
+                }
+                same_as_only(machine, &bench, &[1 - n], &when);
+                let undone = undo(&bench, &bench.host(), 1 - n).unwrap();
+                assert!(undone.is_complete(), "{when}: {undone:#?}");
+                same(&machine.tree_with_shields(&[]), &bench.tree(), &when);
+            }
+        }
+    }
+    assert!(again > 8, "only {again} undos had to be called again");
 }
 
 #[test]
