@@ -164,7 +164,8 @@ pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
     spread(count, if every_write() { count } else { 6 })
 }
 
-/// The same for a test that takes seconds for one write: 3 evenly spread ones, or 12.
+/// The same for a test with so many cases that every write would take more than a few minutes: 3
+/// evenly spread ones, or 12.
 pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
     spread(count, if every_write() { 12 } else { 3 })
 }

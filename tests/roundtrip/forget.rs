@@ -1,7 +1,7 @@
 //! `undo --forget` forgets one shield only. `undo` without a name completes what was interrupted,
 //! and releases programs whatever another process does in that time.
 
-use crate::bench::{Bench, few_disturbed_writes, same};
+use crate::bench::{Bench, disturbed_writes, same};
 use crate::many_shields::{NAMES, machines, same_apart_from_irq_threads};
 use crate::status::cpushield;
 use crate::trees;
@@ -24,7 +24,7 @@ fn forgetting_what_cannot_be_restored_leaves_the_other_shield_active() {
         let host = bench.host();
         apply::undo(&host, &bench.store(), Some(NAMES[0])).unwrap();
         let only_b = bench.tree();
-        for at in few_disturbed_writes(host.writes()) {
+        for at in disturbed_writes(host.writes()) {
             let when = format!("{}: refused at {at}", machine.name);
             let bench = machine.with_shields(&[0, 1]);
             let host = bench.host().failing(InjectedFault::Refuse { at, errno: 5 });

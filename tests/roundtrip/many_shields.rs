@@ -1,7 +1,7 @@
 //! Several active shields: after any of them is undone, in any order and killed anywhere, the
 //! machine is as if only the others had ever been applied.
 
-use crate::bench::{Bench, Tree, disturbed_writes, few_disturbed_writes, same};
+use crate::bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
@@ -278,7 +278,7 @@ fn undo_of_a_join_leaves_isolcpus_machines_with_the_masks_of_the_other_shield_or
         let plan = plan_shield(&bench, NAMES[1], Some(&CpuSet::single(second))).unwrap();
         let host = bench.host();
         bench.apply(&host, &plan).unwrap();
-        let faults = few_disturbed_writes(host.writes())
+        let faults = disturbed_writes(host.writes())
             .flat_map(|at| [InjectedFault::Stop { at }, InjectedFault::Refuse { at, errno: 22 }]);
         for fault in faults.map(Some).chain([None]) {
             let when = format!("{name}, {first} and {second}: {fault:?}");
