@@ -13,7 +13,8 @@ use crate::survey::Machine;
 /// that affects it.
 #[must_use]
 pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
-    if let Some(remedy) = cpuset::remedy_of_balancing(shield, culprit) {
+    let unbalanced = cpuset::remedy_of_balancing(machine, shield);
+    if let Some(remedy) = unbalanced.clone().filter(|_| cpuset::is_balancing(culprit)) {
         return RemedyAnswer::Remedy(remedy);
     }
     // Tunables that name the culprit are more specific than those for all culprits.
@@ -38,7 +39,10 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
             .or_else(|| tunables.iter().find_map(|it| on_request(machine, shield, *it)))
             .or_else(|| tunables.iter().find_map(|it| at_boot(machine, shield, *it, cause)))
     });
-    if let Some(remedy) = found.or_else(|| move_task_out(cause, culprit)) {
+    // Another task that may run there also requests a reschedule. So what keeps tasks off comes
+    // first.
+    let unbalanced = unbalanced.filter(|_| cause == Cause::IpiReschedule);
+    if let Some(remedy) = found.or_else(|| move_task_out(cause, culprit)).or(unbalanced) {
         return RemedyAnswer::Remedy(remedy);
     }
     // A tunable for the boot has a parameter, or a reason why there is none.
@@ -128,9 +132,9 @@ fn affects(wanted: &WantedChange, culprit: &Culprit) -> bool {
 mod tests {
     use super::super::tests::{after, busy, shield};
     use super::*;
-    use crate::causes::culprit::TickDependency;
+    use crate::causes::culprit::{RaisedBy, TickDependency};
     use crate::plan::fake::{plain, set, thread};
-    use crate::plan::plan;
+    use crate::plan::{Plan, plan};
     use crate::policy::ShieldRequest;
     use crate::survey::{CgroupMode, TunableReading};
     use cpushield_linux::CpuSet;
@@ -148,6 +152,57 @@ mod tests {
         assert_eq!(how(Culprit::task(309, "python3")).unwrap(), "cpuset: cpushield remove 309");
         assert_eq!(how(Culprit::task(7, "a (b)")).unwrap(), "cpuset: cpushield remove 7");
         assert_eq!(how(Culprit::Unknown), None);
+    }
+
+    /// The remedies for what load balancing causes: its softirq, its thread and its interrupts.
+    fn remedies_of_balancing(machine: &Machine, shield: &Shield) -> [Option<String>; 3] {
+        let softirq = Culprit::Softirq { name: "SCHED".to_owned(), raised_by: RaisedBy::Unknown };
+        let culprits = [
+            (Cause::Softirq, softirq),
+            (Cause::Kthread, Culprit::kthread("migration/3")),
+            (Cause::IpiReschedule, Culprit::Unknown),
+        ];
+        culprits.map(|(cause, culprit)| {
+            let remedy = remedy(machine, shield, cause, &culprit).remedy()?;
+            Some(format!("{}: {}", remedy.tunable, remedy.how))
+        })
+    }
+
+    #[test]
+    fn a_shield_without_balancing_has_no_interruptions_by_balancing() {
+        for mode in [CgroupMode::V2, CgroupMode::V1] {
+            let m = busy(mode);
+            let planned = |cpus, balance| {
+                let cpus = Some(set(cpus));
+                plan(&m, &ShieldRequest { cpus, balance, ..ShieldRequest::default() }).unwrap()
+            };
+            let applied = |plan: &Plan| {
+                let mut done = after(m.clone(), plan);
+                // On v1 the kernel sets the CPUs of programs that move to another cpuset.
+                for placed in done.tasks.iter_mut().filter(|placed| !placed.task.kthread) {
+                    placed.affinity = placed.affinity.difference(&plan.shield.cpus);
+                }
+                done
+            };
+            let balanced = planned("1,3", true);
+            let done = applied(&balanced);
+            let unbalanced = Some("cpuset: cpushield apply --cpus 1,3".to_owned());
+            let remedies = remedies_of_balancing(&done, &balanced.shield);
+            assert_eq!(remedies, [(); 3].map(|()| unbalanced.clone()), "{mode:?}");
+            // Tasks that are not kept off request reschedules too.
+            let [.., early] = remedies_of_balancing(&m, &balanced.shield);
+            assert!(early.is_some_and(|how| how.contains("--balance")), "{mode:?}");
+            for other in [planned("1,3", false), planned("3", true)] {
+                let done = applied(&other);
+                let remedies = remedies_of_balancing(&done, &other.shield);
+                assert!(remedies.iter().flatten().all(|how| !how.starts_with("cpuset: ")));
+                assert_eq!(remedies[2], None, "{mode:?}");
+            }
+        }
+        let m = busy(CgroupMode::None);
+        let shield = Shield { balanced: true, cpus: set("1,3"), ..shield(&m) };
+        let remedies = remedies_of_balancing(&m, &shield);
+        assert!(!remedies.contains(&Some("cpuset: cpushield apply --cpus 1,3".to_owned())));
     }
 
     #[test]

@@ -146,15 +146,24 @@ fn warn_of_balance(machine: &Machine, shield: &Shield) -> CpusetWarning {
     }
 }
 
-/// What removes an interruption by load balancing among the CPUs of a balanced shield; `None` for
-/// another interruption.
-pub(super) fn remedy_of_balancing(shield: &Shield, culprit: &Culprit) -> Option<Remedy> {
-    let is_balancing = match culprit {
+/// Whether only load balancing causes this in a balanced shield.
+pub(super) fn is_balancing(culprit: &Culprit) -> bool {
+    match culprit {
         Culprit::Softirq { name, .. } => name == "SCHED",
         Culprit::Kthread { comm } => comm.starts_with("migration/"),
         _ => false,
+    }
+}
+
+/// What removes interruptions by load balancing among the CPUs of a balanced shield; `None` where
+/// no load is balanced: in another shield, without a cpuset, or on one CPU, which gets no
+/// scheduling domain (`sd_degenerate()`, kernel/sched/topology.c, 6.12).
+pub(super) fn remedy_of_balancing(machine: &Machine, shield: &Shield) -> Option<Remedy> {
+    let has_cpuset = match exclusion_method(machine, shield) {
+        ExclusionMethod::V1 | ExclusionMethod::V2 => true,
+        ExclusionMethod::NoCpusets | ExclusionMethod::Refused => false,
     };
-    (shield.balanced && is_balancing).then(|| {
+    (shield.balanced && has_cpuset && shield.cpus.len() > 1).then(|| {
         let isolated = Shield { balanced: false, ..shield.clone() };
         Remedy {
             tunable: "cpuset".to_owned(),
