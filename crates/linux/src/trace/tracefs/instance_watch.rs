@@ -326,7 +326,7 @@ mod tests {
         let host = Host::recorded(&dir).unwrap();
         let mounted = rustix::mount::mount(
             "none",
-            &dir.join("mine"),
+            dir.join("mine"),
             "tmpfs",
             rustix::mount::MountFlags::empty(),
             None,
