@@ -96,6 +96,13 @@ pub fn nearest_spelling(word: &str, names: &[&str]) -> Vec<String> {
     select_near(word, names, |edits, name| edits <= 1 + word.len().min(name.len()) / 4)
 }
 
+/// Whether a word differs from a name by one slip: a letter that is missing, wrong or one too many,
+/// or two that are swapped.
+#[must_use]
+pub fn is_one_slip(word: &str, name: &str) -> bool {
+    strsim::osa_distance(word, name) == 1
+}
+
 fn select_near(word: &str, names: &[&str], is_near: impl Fn(usize, &str) -> bool) -> Vec<String> {
     if word.is_empty() {
         return Vec::new();

@@ -169,9 +169,9 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
         return Some(found);
     }
     let (name, value) = word.split_once('=').map_or((word, None), |(name, it)| (name, Some(it)));
-    if let Some(near) = value.and_then(|value| unknown_value(name, value)) {
-        let near = near.into_iter().map(|near| format!("{name}={near}")).collect();
-        return Some((WordFault::UnknownValue, near));
+    if let Some(unknown) = value.and_then(|value| unknown_value(name, value)) {
+        let near = unknown.near.into_iter().map(|near| format!("{name}={near}")).collect();
+        return Some((WordFault::UnknownValue { takes: unknown.takes }, near));
     }
     if names_kernel_parameter(name) || name.starts_with("sysctl.") {
         return None;

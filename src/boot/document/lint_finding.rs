@@ -65,6 +65,8 @@ pub enum LintFinding {
         word: String,
         /// The most similar value, if one is similar.
         near: Option<String>,
+        /// What the parameter takes.
+        takes: &'static str,
     },
     /// Only a patch series has the word; no released kernel does.
     Unreleased {
@@ -321,9 +323,12 @@ impl fmt::Display for LintFinding {
             | LintFinding::CpusNotStarted { .. }
             | LintFinding::NoHousekeeping { .. }
             | LintFinding::NohzOff { .. } => write_about_lists(f, self),
-            LintFinding::UnknownValue { word, near } => {
+            LintFinding::UnknownValue { word, near, takes } => {
                 write!(f, "the kernel does not know the value of {word}")?;
-                near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
+                match near {
+                    Some(near) => write!(f, "; similar: {near}"),
+                    None => write!(f, "; the parameter takes {takes}"),
+                }
             }
             LintFinding::Unreleased { word, .. } => {
                 write!(f, "{word} is of a patch series that no released kernel has")

@@ -54,7 +54,10 @@ pub enum WordFault {
     /// The kernel's document does not have the name.
     UnknownName,
     /// No kernel is known to take the value.
-    UnknownValue,
+    UnknownValue {
+        /// What the parameter takes.
+        takes: &'static str,
+    },
     /// `isolcpus=` has a flag that no kernel is known to have.
     UnknownFlag {
         /// The flag.
@@ -155,7 +158,7 @@ impl WordFault {
             | WordFault::Planned { .. }
             | WordFault::CpusNotStarted { .. } => false,
             WordFault::UnknownName
-            | WordFault::UnknownValue
+            | WordFault::UnknownValue { .. }
             | WordFault::UnknownFlag { .. }
             | WordFault::Unreleased { .. }
             | WordFault::NotInKernels { .. }
@@ -206,7 +209,10 @@ impl fmt::Display for WordFault {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
             }
             WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
-            WordFault::UnknownValue => f.write_str("has a value that no kernel is known to take"),
+            WordFault::UnknownValue { takes } => write!(
+                f,
+                "has a value that no kernel is known to take; the parameter takes {takes}"
+            ),
             WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
             WordFault::Unreleased { .. } => {
                 f.write_str("is of a patch series that no released kernel has")

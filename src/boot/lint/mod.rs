@@ -215,7 +215,28 @@ mod tests {
                 "the kernel does not know the value of idle=pol; similar: poll",
                 "the kernel does not know the value of mitigations=of; similar: off",
                 "the kernel does not know the value of mce=ignor_ce; similar: ignore_ce",
-                "the kernel does not know the value of skew_tick=yes",
+                "the kernel does not know the value of skew_tick=yes; the parameter takes a number",
+            ],
+        ),
+        (
+            "tsc=relaible intel_pstate=disabl iommu=tp nosmt=fource preempt=ful",
+            &[
+                "the kernel does not know the value of tsc=relaible; similar: reliable",
+                "the kernel does not know the value of intel_pstate=disabl; similar: disable",
+                "the kernel does not know the value of iommu=tp; similar: pt",
+                "the kernel does not know the value of nosmt=fource; similar: force",
+                "the kernel does not know the value of preempt=ful; similar: full",
+            ],
+        ),
+        (
+            "intel_idle.max_cstate=x maxcpus=abc nmi_watchdog=of idel=poll",
+            &[
+                "the kernel does not know the value of intel_idle.max_cstate=x; the parameter \
+                 takes a number",
+                "the kernel does not know the value of maxcpus=abc; the parameter takes a number",
+                "the kernel does not know the value of nmi_watchdog=of; the parameter takes 0, 1, \
+                 panic or nopanic",
+                "idel=poll looks like a misspelled idle",
             ],
         ),
         (

@@ -7,8 +7,8 @@ use super::LintTarget;
 use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
 use crate::boot::parameters::{
-    KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, unknown_value,
-    with_keyword,
+    KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, meant_by_value,
+    unknown_value, with_keyword,
 };
 use crate::boot::running_kernel::support;
 use crate::registry::nearest;
@@ -41,7 +41,7 @@ const OTHERS: &[&str] = &["nmi_watchdog", "amd_pstate", "threadirqs", "preempt"]
 /// Parameters of the catalogue that only kernels of some vendors have.
 const FOREIGN: &[&str] = &["kthread_cpus"];
 
-/// The shortest name that is compared; shorter ones resemble too many others.
+/// The shortest name that is compared without its value; shorter ones resemble too many others.
 const COMPARED_MIN: usize = 6;
 /// How much longer or shorter a misspelled name may be.
 const LENGTH_DIFFERENCE_MAX: usize = 2;
@@ -84,8 +84,9 @@ fn faulty(target: &LintTarget<'_>, param: &KernelParam) -> Option<LintFinding> {
     if let Some(near) = misspelled(param) {
         return Some(LintFinding::Misspelled { word, near });
     }
-    let near = unknown_value(&param.name, param.value.as_deref()?)?;
-    Some(LintFinding::UnknownValue { word, near: near.into_iter().next() })
+    let unknown = unknown_value(&param.name, param.value.as_deref()?)?;
+    let (near, takes) = (unknown.near.into_iter().next(), unknown.takes);
+    Some(LintFinding::UnknownValue { word, near, takes })
 }
 
 /// The page about a word that only a patch series has; `None` for other words.
@@ -154,7 +155,13 @@ fn misspelled(param: &KernelParam) -> Option<String> {
     let name = param.name.replace('-', "_");
     let is_known = parameter(param).is_some()
         || KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, &name));
-    if is_known || name.len() < COMPARED_MIN {
+    if is_known {
+        return None;
+    }
+    if let Some(meant) = param.value.as_deref().and_then(|value| meant_by_value(&name, value)) {
+        return Some(meant.to_owned());
+    }
+    if name.len() < COMPARED_MIN {
         return None;
     }
     let keywords = PARAMETERS.iter().filter(|it| !is_foreign(it)).map(|it| it.keyword);

@@ -12,7 +12,7 @@ pub use kernel_parameter::{
     KernelFacts, KernelParameter, ParameterOffer, ParameterSupport, ParameterTarget,
 };
 
-pub use values::unknown_value;
+pub use values::{ValueFault, meant_by_value, unknown_value};
 
 use crate::change::EffectTime;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
