@@ -3,6 +3,7 @@
 use super::document::{BootKernel, BootWarning, WantedParameter};
 use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
+use super::parameters::named;
 use crate::plan::Shield;
 use crate::survey::{IsolationKind, Machine, isolation_setup, list_rules};
 use crate::tunables;
@@ -29,7 +30,8 @@ pub(super) fn collect(
         }
         for name in &kernel.undecided {
             let (version, parameter) = (kernel.version.clone(), name.clone());
-            warnings.push(BootWarning::ParameterUndecided { version, parameter });
+            let backported = named(name).is_some_and(|it| it.is_backported_to(&version));
+            warnings.push(BootWarning::ParameterUndecided { version, parameter, backported });
         }
         if kernel.realtime.is_none() {
             warnings.push(BootWarning::OptionsUnknown { version: kernel.version.clone() });

@@ -124,6 +124,38 @@ fn without_a_configuration_mainlines_version_counts_where_no_vendor_is_named() {
     let plan = make_plan(&machine.host(), &request).unwrap();
     // It is older than irqaffinity=.
     assert_eq!(words(&plan), ["isolcpus=3"]);
+    // Nor does a request give it words that are younger.
+    let mut on = request;
+    for name in ["nosmt", "intel-pstate-disable", "idle-poll"] {
+        on.shield.tunables.insert(name.to_owned(), true);
+    }
+    let plan = make_plan(&machine.host(), &on).unwrap();
+    assert_eq!(words(&plan), ["isolcpus=3", "idle=poll"]);
+    let skipped = |name: &str| {
+        let skipped = plan.skipped.iter().find(|it| it.name == name);
+        skipped.map(|it| it.reason.to_string()).unwrap_or_default()
+    };
+    assert_eq!(skipped("nosmt"), "it came with Linux 4.19");
+    assert_eq!(skipped("intel-pstate-disable"), "it came with Linux 3.9");
+}
+
+#[test]
+fn a_word_that_stable_releases_got_later_is_written_on_request_with_a_warning() {
+    let machine = rtai_machine();
+    let old = "4.14.50-rtai";
+    machine.install_with(old, "");
+    machine.remove(&format!("boot/config-{old}"));
+    machine.update_grub();
+    let mut request = BootRequest { kernels: Some("4.14*".to_owned()), ..request_cpus("3") };
+    request.shield.tunables.insert("nosmt".to_owned(), true);
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert!(words(&plan).contains(&"nosmt"), "{:?}", words(&plan));
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let undecided = format!(
+        "it is not known whether kernel {old} has nosmt: only later stable releases of its series \
+         have it; a boot decides: --trial"
+    );
+    assert!(warnings.contains(&undecided), "{warnings:?}");
 }
 
 #[test]

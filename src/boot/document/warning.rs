@@ -56,6 +56,8 @@ pub enum BootWarning {
         version: String,
         /// The parameter's name.
         parameter: String,
+        /// Whether later stable releases of this kernel's series have it.
+        backported: bool,
     },
     /// The options of a chosen kernel are unknown.
     OptionsUnknown {
@@ -147,8 +149,11 @@ impl fmt::Display for BootWarning {
             BootWarning::ParameterUnknown { version, parameter, why } => {
                 write!(f, "kernel {version} does not know {parameter}: {why}")?;
             }
-            BootWarning::ParameterUndecided { version, parameter } => {
+            BootWarning::ParameterUndecided { version, parameter, backported } => {
                 write!(f, "it is not known whether kernel {version} has {parameter}")?;
+                if *backported {
+                    f.write_str(": only later stable releases of its series have it")?;
+                }
             }
             BootWarning::OptionsUnknown { version } => write!(
                 f,

@@ -344,6 +344,20 @@ mod tests {
         built.kernel.version = Some(KernelVersion::new(4, 9));
         built.kernel.release = Some("4.9.0".to_owned());
         assert_eq!(texts(&built, &[]), expected[..2]);
+        // A word that is younger than the kernel.
+        let mut old = machine("nosmt mitigations=off intel_pstate=disable");
+        old.kernel.version = Some(KernelVersion::new(2, 6));
+        old.kernel.release = Some("2.6.32-122-rtai".to_owned());
+        assert_eq!(
+            texts(&old, &[]),
+            [
+                "this kernel ignores nosmt: it came with Linux 4.19",
+                "this kernel ignores mitigations=off: it came with Linux 5.2",
+                "this kernel ignores intel_pstate=disable: it came with Linux 3.9",
+            ]
+        );
+        old.kernel.release = Some("2.6.32-754.el6.x86_64".to_owned());
+        assert_eq!(texts(&old, &[]), [""; 0]);
         let mut arm = machine("idle=poll");
         arm.kernel.arch = Some("aarch64".to_owned());
         assert_eq!(

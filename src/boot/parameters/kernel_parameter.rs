@@ -46,6 +46,8 @@ pub struct KernelParameter {
     /// The first kernel that knows it, for kernels whose configuration cannot be read; `None`:
     /// every supported kernel knows it, or the version is unknown.
     pub since: Option<KernelVersion>,
+    /// Older series whose later stable releases have it too.
+    pub backports: &'static [KernelVersion],
     /// The first kernel that knows the flag in its value, which no option shows.
     pub flag_since: Option<KernelVersion>,
     /// Architectures that know it, as in `uname -m`; empty: all.
@@ -82,6 +84,7 @@ impl KernelParameter {
 
     /// Whether a kernel has it. The configuration wins over the version. The version counts only
     /// for a release that shows no vendor's build, because vendors add parameters to old versions.
+    /// In a series of `backports` it decides nothing: a release may hide its last number.
     #[must_use]
     pub fn support(&self, kernel: &KernelFacts) -> ParameterSupport {
         if let Some(arch) =
@@ -97,7 +100,9 @@ impl KernelParameter {
         needs.retain(|option| kernel.can_have(option));
         if needs.is_empty() {
             let since = self.since.filter(|_| self.needs.is_empty());
-            return since.map_or(ParameterSupport::Present, |since| kernel.keeps(since));
+            return since.map_or(ParameterSupport::Present, |since| {
+                self.with_backports(kernel, kernel.keeps(since))
+            });
         }
         if needs.iter().any(|option| kernel.options.get(*option).is_some_and(|it| it == "y")) {
             return ParameterSupport::Present;
@@ -105,7 +110,28 @@ impl KernelParameter {
         if needs.iter().all(|option| kernel.options.contains_key(*option)) {
             return ParameterSupport::Missing(UnknownReason::NotBuilt { options: needs });
         }
-        self.since.map_or(ParameterSupport::Present, |since| kernel.reaches(since))
+        self.since.map_or(ParameterSupport::Present, |since| {
+            self.with_backports(kernel, kernel.reaches(since))
+        })
+    }
+
+    /// Whether only later stable releases of a kernel's series have it.
+    #[must_use]
+    pub fn is_backported_to(&self, release: &str) -> bool {
+        KernelVersion::from_release(release).is_some_and(|series| self.backports.contains(&series))
+    }
+
+    /// What is known by the version, given that later stable releases of the series may have it.
+    fn with_backports(
+        &self,
+        kernel: &KernelFacts,
+        by_version: ParameterSupport,
+    ) -> ParameterSupport {
+        let backported = kernel.release.is_some_and(|release| self.is_backported_to(release));
+        match by_version {
+            ParameterSupport::Missing(_) if backported => ParameterSupport::Undecided,
+            by_version => by_version,
+        }
     }
 }
 

@@ -167,6 +167,31 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_that_stable_releases_got_later_is_undecided_in_their_series_only() {
+        let (rtai, vendor) = ("2.6.32-122-rtai", "4.18.0-553.el8.x86_64");
+        let smt = [("CONFIG_SCHED_SMT", "y")];
+        for (parameter, release, options, expected) in [
+            (&power::NOSMT, rtai, &[][..], "it came with Linux 4.19"),
+            (&power::NOSMT, rtai, &smt, "it came with Linux 4.19"),
+            (&power::NOSMT, "4.15.18", &[], "it came with Linux 4.19"),
+            (&power::NOSMT, "4.14.50-rtai", &[], "undecided"),
+            (&power::NOSMT, "4.14.50-rtai", &[("CONFIG_HOTPLUG_SMT", "y")], "present"),
+            (&power::NOSMT, vendor, &[], "undecided"),
+            (&power::NOSMT, "5.4.258-rtai-amd64", &[], "present"),
+            (&power::MITIGATIONS, "4.18.20", &[], "it came with Linux 5.2"),
+            (&power::MITIGATIONS, "4.19.89-xeno-3", &[], "undecided"),
+            (&power::MITIGATIONS, vendor, &[], "undecided"),
+            (&power::MITIGATIONS, "5.4.0-150-generic", &[], "present"),
+            (&power::INTEL_PSTATE, rtai, &[], "it came with Linux 3.9"),
+            (&power::INTEL_PSTATE, "2.6.32-754.el6.x86_64", &[], "undecided"),
+            (&power::INTEL_PSTATE, "3.10.0-1160.el7.x86_64", &[], "present"),
+        ] {
+            let name = parameter.name;
+            assert_eq!(support(parameter, release, options), expected, "{name} {release}");
+        }
+    }
+
+    #[test]
     fn a_parameter_of_another_architecture_is_missing() {
         let options = BTreeMap::new();
         let facts = KernelFacts { options: &options, arch: Some("aarch64"), release: None };

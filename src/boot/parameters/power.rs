@@ -3,6 +3,7 @@
 use super::kernel_parameter::{KernelParameter, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
+use cpushield_linux::text::first_releases;
 
 const X86: &[&str] = &["x86_64", "i686", "i386"];
 
@@ -17,12 +18,17 @@ siblings off everywhere.
 
 Cost: half of the threads of the machine.
 
-Source: smt_cmdline_disable() in kernel/cpu.c (6.12).",
+It came with Linux 4.19. Series that were maintained in August 2018, such as 4.14, have it in their
+later stable releases.
+
+Source: smt_cmdline_disable() in kernel/cpu.c (6.12); commit 05736e4ac13c (4.19).",
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("a shield leaves its siblings idle"),
-    needs: &["CONFIG_SCHED_SMT"],
-    since: None,
+    // s390 has its own `nosmt`: `early_nosmt()`, arch/s390/kernel/smp.c.
+    needs: &["CONFIG_HOTPLUG_SMT", "CONFIG_S390"],
+    since: Some(first_releases::NOSMT),
+    backports: first_releases::NOSMT_BACKPORTS,
     flag_since: None,
     arches: &[],
     substitute: Some("echo off > /sys/devices/system/cpu/smt/control"),
@@ -46,6 +52,7 @@ Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     needs: &[],
     since: None,
+    backports: &[],
     flag_since: None,
     arches: X86,
     substitute: Some("cpu-idle"),
@@ -68,6 +75,7 @@ Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     needs: &[],
     since: None,
+    backports: &[],
     flag_since: None,
     arches: X86,
     substitute: Some("cpu-idle"),
@@ -88,6 +96,7 @@ Source: max_cstate in drivers/idle/intel_idle.c (6.12); Documentation/admin-guid
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     needs: &[],
     since: None,
+    backports: &[],
     flag_since: None,
     arches: X86,
     substitute: Some("cpu-idle"),
@@ -105,12 +114,14 @@ acpi-cpufreq instead.
 
 Cost: turbo frequencies may become unavailable.
 
-Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12).",
+Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12); commit
+93f0822dff5d (3.9).",
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-governor requests the highest frequency at runtime"),
     needs: &[],
-    since: None,
+    since: Some(first_releases::INTEL_PSTATE),
+    backports: &[],
     flag_since: None,
     arches: X86,
     substitute: Some("cpu-governor"),
@@ -134,6 +145,7 @@ Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
     offer: ParameterOffer::OnRequest("a faulty device could then access all memory"),
     needs: &[],
     since: None,
+    backports: &[],
     flag_since: None,
     arches: X86,
     substitute: None,
@@ -149,6 +161,9 @@ Guides switch off the mitigations of processor flaws to make kernel entries fast
 rarely enters the kernel, so the gain is small. Any program on the machine could then read data that
 it must not. cpushield does not write it; add it by hand if you want it.
 
+It came with Linux 5.2. Series that were maintained in May 2019, such as 4.19, have it in their
+later stable releases.
+
 Source: mitigations_parse_cmdline() in kernel/cpu.c (6.12);
 Documentation/admin-guide/hw-vuln/index.rst.",
     removes: &[],
@@ -157,7 +172,8 @@ Documentation/admin-guide/hw-vuln/index.rst.",
         "it exposes the machine to attacks and gains little on a shielded CPU",
     ),
     needs: &[],
-    since: None,
+    since: Some(first_releases::MITIGATIONS),
+    backports: first_releases::MITIGATIONS_BACKPORTS,
     flag_since: None,
     arches: &[],
     substitute: None,

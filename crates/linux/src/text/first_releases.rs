@@ -11,6 +11,9 @@ pub const IRQ_AFFINITY_LIST: KernelVersion = KernelVersion::new(3, 0);
 /// `rcu_nocbs=` and `rcu_nocb_poll` (commit 3fbfbf7a3b66).
 pub const RCU_NOCBS: KernelVersion = KernelVersion::new(3, 8);
 
+/// `intel_pstate=` came with its driver (commit 93f0822dff5d).
+pub const INTEL_PSTATE: KernelVersion = KernelVersion::new(3, 9);
+
 /// `nohz_full=` and `CONFIG_NO_HZ_FULL` (kernel/time/Kconfig).
 pub const NOHZ_FULL: KernelVersion = KernelVersion::new(3, 10);
 
@@ -58,12 +61,42 @@ pub const CPUINFO_INTERRUPTS: KernelVersion = KernelVersion::new(4, 15);
 /// Reading `/proc/cpuinfo` no longer interrupts any CPU (commit f3eca381bd49).
 pub const CPUINFO_INTERRUPTS_UNTIL: KernelVersion = KernelVersion::new(5, 19);
 
+/// `nosmt` and `CONFIG_HOTPLUG_SMT` (commit 05736e4ac13c). s390 has a parameter of this name since
+/// 4.0.
+pub const NOSMT: KernelVersion = KernelVersion::new(4, 19);
+
+/// Series whose stable releases got `nosmt` with the fixes for L1TF of August 2018. Sources: a
+/// patch for 4.14 ("[PATCH 4.14 065/122] cpu/SMT: State SMT is disabled even with nosmt") and
+/// Ubuntu's kernel 4.18 (s/smt_cmdline_disable.md of DepSurf/function). The others were maintained
+/// at that time; that they have it is a guess.
+pub const NOSMT_BACKPORTS: &[KernelVersion] = &[
+    KernelVersion::new(3, 16),
+    KernelVersion::new(4, 4),
+    KernelVersion::new(4, 9),
+    KernelVersion::new(4, 14),
+    KernelVersion::new(4, 17),
+    KernelVersion::new(4, 18),
+];
+
 /// `workqueue.unbound_cpus=` (commit ace3c5499e61).
 pub const WORKQUEUE_UNBOUND_CPUS: KernelVersion = KernelVersion::new(6, 6);
 
-/// `mitigations=`: "cpu/speculation: Add 'mitigations=' cmdline option" was merged after 5.1, whose
-/// stable series got it later, as 4.9, 4.14 and 4.19 did.
+/// `mitigations=`: "cpu/speculation: Add 'mitigations=' cmdline option" (commit 98af8452945c) was
+/// merged after 5.1.
 pub const MITIGATIONS: KernelVersion = KernelVersion::new(5, 2);
+
+/// Series whose stable releases got `mitigations=` with the fixes for MDS of May 2019. Sources: the
+/// patches for 4.4 ("[PATCH 4.4 249/266] x86/speculation/mds: Add mitigations= support for MDS")
+/// and for 3.16.68. The other series were maintained at that time.
+pub const MITIGATIONS_BACKPORTS: &[KernelVersion] = &[
+    KernelVersion::new(3, 16),
+    KernelVersion::new(4, 4),
+    KernelVersion::new(4, 9),
+    KernelVersion::new(4, 14),
+    KernelVersion::new(4, 19),
+    KernelVersion::new(5, 0),
+    KernelVersion::new(5, 1),
+];
 
 /// The flag `managed_irq` of `isolcpus=` (commit 11ea68f553e2).
 pub const MANAGED_IRQ_FLAG: KernelVersion = KernelVersion::new(5, 6);
