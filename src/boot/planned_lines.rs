@@ -140,7 +140,7 @@ impl LinesToCheck<'_> {
             return Ok(());
         };
         if fault.words().into_iter().all(|word| is_ours(words, word)) {
-            let finding = LintFinding::NotAccepted(fault);
+            let finding = LintFinding::NotAccepted { fault, messages: Vec::new() };
             return Err(self.defeated(&entry.version, Some(entry.place.clone()), finding));
         }
         Err(BootError::ListsDiffer {
@@ -177,7 +177,7 @@ pub(super) fn new_findings(
 /// names. Others are only advice. A word that no check knows was accepted or refused before.
 pub(super) fn defeats(finding: &LintFinding) -> bool {
     match finding {
-        LintFinding::NotAccepted(fault) => match fault {
+        LintFinding::NotAccepted { fault, .. } => match fault {
             CommandLineFault::ListDiffers { .. }
             | CommandLineFault::Replaced { .. }
             | CommandLineFault::BeyondLast { .. }

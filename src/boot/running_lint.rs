@@ -10,8 +10,7 @@ use cpushield_linux::Host;
 #[must_use]
 pub fn lint_running(host: &Host, machine: &Machine) -> Vec<LintFinding> {
     let found = lint(machine, &[]);
-    let with_messages = |finding: &LintFinding| matches!(finding, LintFinding::NotInForce { .. });
-    if !found.iter().any(with_messages) {
+    if !found.iter().any(|finding| finding.messages().is_some()) {
         return found;
     }
     lint(machine, &host.kernel_log().unwrap_or_default())

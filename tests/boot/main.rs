@@ -350,6 +350,22 @@ fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel()
     assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
 }
 
+#[test]
+fn status_shows_the_message_of_the_kernel_about_a_list_that_it_refused() {
+    let machine = Machine::debian();
+    machine.write("proc/cmdline", "ro nohz_full=3-9\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "\n");
+    let message = "Housekeeping: nohz_full= or isolcpus= incorrect CPU range";
+    machine.write("dev/kmsg", &format!("4,1,0,-;{message}\n"));
+    let found = status::status(&machine.host(), &machine.store()).unwrap().findings;
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let expected = format!(
+        "nohz_full=3-9 names CPU 4-9, but the last CPU is 3: the kernel ignores the whole list; \
+         the kernel reported: {message}"
+    );
+    assert_eq!(found, [expected]);
+}
+
 /// Words that no apply wrote are compared with what the kernel shows, too.
 #[test]
 fn status_compares_every_word_of_the_boot_that_the_kernel_shows() {

@@ -13,7 +13,14 @@ use std::fmt;
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum LintFinding {
     /// The kernel does not accept an isolation parameter as written.
-    NotAccepted(CommandLineFault),
+    NotAccepted {
+        /// What is wrong.
+        #[serde(flatten)]
+        fault: CommandLineFault,
+        /// The kernel's own messages about the words; empty when there are none or the log cannot
+        /// be read.
+        messages: Vec<String>,
+    },
     /// The list of a parameter names CPUs beyond the last one.
     BeyondLast {
         /// The word.
@@ -26,6 +33,9 @@ pub enum LintFinding {
         effect: BadListEffect,
         /// Whether the kernel does that for certain; if not, it may skip these CPUs only.
         certain: bool,
+        /// The kernel's own messages about the words; empty when there are none or the log cannot
+        /// be read.
+        messages: Vec<String>,
     },
     /// The value of a parameter is not a CPU list.
     NotAList {
@@ -33,6 +43,9 @@ pub enum LintFinding {
         word: String,
         /// What the kernel does with it.
         effect: BadListEffect,
+        /// The kernel's own messages about the words; empty when there are none or the log cannot
+        /// be read.
+        messages: Vec<String>,
     },
     /// The list of a parameter names no CPU.
     EmptyList {
@@ -93,6 +106,9 @@ pub enum LintFinding {
     NoHousekeeping {
         /// The words.
         words: Vec<String>,
+        /// The kernel's own messages about the words; empty when there are none or the log cannot
+        /// be read.
+        messages: Vec<String>,
     },
     /// The tick cannot stop although CPUs without tick are requested.
     NohzOff {
@@ -245,7 +261,7 @@ impl LintFinding {
     #[must_use]
     pub fn words(&self) -> Vec<&str> {
         match self {
-            LintFinding::NotAccepted(fault) => fault.words(),
+            LintFinding::NotAccepted { fault, .. } => fault.words(),
             LintFinding::BeyondLast { word, .. }
             | LintFinding::NotAList { word, .. }
             | LintFinding::EmptyList { word }
@@ -265,17 +281,47 @@ impl LintFinding {
             | LintFinding::NohzOff { nohz: one, words } => {
                 words.iter().chain([one]).map(String::as_str).collect()
             }
-            LintFinding::NoHousekeeping { words } | LintFinding::NotInForce { words, .. } => {
+            LintFinding::NoHousekeeping { words, .. } | LintFinding::NotInForce { words, .. } => {
                 words.iter().map(String::as_str).collect()
             }
         }
+    }
+
+    /// What the kernel reported about the words; `None` where its messages are not looked for.
+    #[must_use]
+    pub fn messages(&self) -> Option<&[String]> {
+        match self {
+            LintFinding::NotAccepted {
+                fault: CommandLineFault::InterruptsOnIsolated { .. },
+                ..
+            } => None,
+            LintFinding::NotAccepted { messages, .. }
+            | LintFinding::BeyondLast { messages, .. }
+            | LintFinding::NotAList { messages, .. }
+            | LintFinding::NoHousekeeping { messages, .. }
+            | LintFinding::NotInForce { messages, .. } => Some(messages),
+            _ => None,
+        }
+    }
+
+    /// The same finding with what the kernel reported about its words.
+    pub(in crate::boot) fn with_messages(mut self, reported: Vec<String>) -> LintFinding {
+        match &mut self {
+            LintFinding::NotAccepted { messages, .. }
+            | LintFinding::BeyondLast { messages, .. }
+            | LintFinding::NotAList { messages, .. }
+            | LintFinding::NoHousekeeping { messages, .. }
+            | LintFinding::NotInForce { messages, .. } => *messages = reported,
+            _ => {}
+        }
+        self
     }
 
     /// What to do.
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
-            LintFinding::NotAccepted(fault) => fault.advice(),
+            LintFinding::NotAccepted { fault, .. } => fault.advice(),
             LintFinding::BeyondLast { .. } => "name only CPUs of /sys/devices/system/cpu/possible",
             LintFinding::NotAList { .. } => "write a CPU list: 2-3,8",
             LintFinding::EmptyList { .. } => "name CPUs after the equals sign, or remove the word",
@@ -314,8 +360,20 @@ impl LintFinding {
 
 impl fmt::Display for LintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_finding(f)?;
+        match self.messages() {
+            Some(messages) if !messages.is_empty() => {
+                write!(f, "; the kernel reported: {}", messages.join("; "))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl LintFinding {
+    fn write_finding(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LintFinding::NotAccepted(fault) => fault.fmt(f),
+            LintFinding::NotAccepted { fault, .. } => write!(f, "{fault}"),
             LintFinding::BeyondLast { .. }
             | LintFinding::NotAList { .. }
             | LintFinding::EmptyList { .. }
@@ -368,14 +426,10 @@ impl fmt::Display for LintFinding {
                 write!(f, "this kernel ignores {word}: {why}")
             }
             LintFinding::NotMainline { word, why } => write!(f, "{word}: {why}"),
-            LintFinding::NotInForce { words, wanted, source, shows, messages } => {
+            LintFinding::NotInForce { words, wanted, source, shows, .. } => {
                 let shows =
                     if shows.is_empty() { "no CPU".to_owned() } else { format!("CPU {shows}") };
-                write!(f, "{} requests CPU {wanted}, but {source} has {shows}", words.join(" "))?;
-                match messages.is_empty() {
-                    true => Ok(()),
-                    false => write!(f, "; the kernel reported: {}", messages.join("; ")),
-                }
+                write!(f, "{} requests CPU {wanted}, but {source} has {shows}", words.join(" "))
             }
         }
     }
@@ -384,14 +438,14 @@ impl fmt::Display for LintFinding {
 /// Writes a finding about the CPUs that words name.
 fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::Result {
     match finding {
-        LintFinding::BeyondLast { word, cpus, last, effect, certain } => {
+        LintFinding::BeyondLast { word, cpus, last, effect, certain, .. } => {
             write!(f, "{word} names CPU {cpus}, but the last CPU is {last}: {effect}")?;
             match certain {
                 true => Ok(()),
                 false => f.write_str(", or it skips these CPUs (without CONFIG_CPUMASK_OFFSTACK)"),
             }
         }
-        LintFinding::NotAList { word, effect } => {
+        LintFinding::NotAList { word, effect, .. } => {
             write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
         }
         LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
@@ -405,7 +459,7 @@ fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::
             "with {limit} the kernel starts only CPU {started}, so CPU {cpus} of {} do not run",
             words.join(" and ")
         ),
-        LintFinding::NoHousekeeping { words } => {
+        LintFinding::NoHousekeeping { words, .. } => {
             write!(f, "{} leaves no online CPU for housekeeping", words.join(" together with "))
         }
         LintFinding::NohzOff { nohz, words } => write!(

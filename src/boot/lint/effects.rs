@@ -3,13 +3,12 @@
 use super::{LintTarget, lists, to_line};
 use crate::boot::document::{EffectSource, LintFinding};
 use crate::boot::line::to_word;
-use crate::boot::refusals;
 use crate::boot::running_kernel::offloaded_cpus;
 use crate::survey::{IsolationKind, IsolationSetup, Machine, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 
-pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) -> Vec<LintFinding> {
+pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
     let target = LintTarget::running(machine);
     let setup = isolation_setup(&to_line(params), target.possible, target.list_rules);
     let isolation = &machine.isolation;
@@ -22,11 +21,11 @@ pub(super) fn find(machine: &Machine, params: &[KernelParam], log: &[String]) ->
         let words: Vec<String> = taken.map(|it| it.word.clone()).collect();
         let wanted = setup.cpus(kind);
         if !words.is_empty() && !is_in_force(&target, &setup, source, &wanted, shows) {
-            found.push(not_in_force(words, wanted, source, shows, log));
+            found.push(not_in_force(words, wanted, source, shows));
         }
     }
-    found.extend(offloading(machine, params, log));
-    found.extend(default_affinity(machine, params, log));
+    found.extend(offloading(machine, params));
+    found.extend(default_affinity(machine, params));
     found.extend(other_values(machine, params));
     found
 }
@@ -71,26 +70,22 @@ fn is_in_force(
 /// `rcu_nocbs=` without a thread for each of its online CPUs. Kernels with `nocb_is_setup` start
 /// such a thread for every CPU, so only a missing thread says something
 /// (`rcu_spawn_cpu_nocb_kthread()`, kernel/rcu/tree_nocb.h, 6.12).
-fn offloading(machine: &Machine, params: &[KernelParam], log: &[String]) -> Option<LintFinding> {
+fn offloading(machine: &Machine, params: &[KernelParam]) -> Option<LintFinding> {
     let (word, cpus) = last_list(machine, params, "rcu_nocbs")?;
     let wanted = cpus.intersection(LintTarget::running(machine).online());
     let shows = offloaded_cpus(machine.tasks.iter().map(|placed| &placed.task))?;
     let source = EffectSource::OffloadThreads;
-    (!wanted.is_subset(&shows)).then(|| not_in_force(vec![word], wanted, source, &shows, log))
+    (!wanted.is_subset(&shows)).then(|| not_in_force(vec![word], wanted, source, &shows))
 }
 
 /// `irqaffinity=` with other CPUs in the default affinity. The kernel adds the boot CPU, which is
 /// CPU 0 except after kexec (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 04b5989e9209).
-fn default_affinity(
-    machine: &Machine,
-    params: &[KernelParam],
-    log: &[String],
-) -> Option<LintFinding> {
+fn default_affinity(machine: &Machine, params: &[KernelParam]) -> Option<LintFinding> {
     let (word, wanted) = last_list(machine, params, "irqaffinity")?;
     let shows = machine.irq_default.as_ref()?;
     let expected = wanted.union(&CpuSet::single(0));
     let source = EffectSource::DefaultAffinity;
-    (!shows.is_subset(&expected)).then(|| not_in_force(vec![word], wanted, source, shows, log))
+    (!shows.is_subset(&expected)).then(|| not_in_force(vec![word], wanted, source, shows))
 }
 
 /// The last word of a parameter with its CPUs; `None` when its list is invalid or names CPUs that
@@ -107,13 +102,6 @@ fn not_in_force(
     wanted: CpuSet,
     source: EffectSource,
     shows: &CpuSet,
-    log: &[String],
 ) -> LintFinding {
-    let mut messages: Vec<String> = Vec::new();
-    for message in words.iter().flat_map(|word| refusals::find(log, word)) {
-        if !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
-    LintFinding::NotInForce { words, wanted, source, shows: shows.clone(), messages }
+    LintFinding::NotInForce { words, wanted, source, shows: shows.clone(), messages: Vec::new() }
 }

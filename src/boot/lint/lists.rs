@@ -26,8 +26,9 @@ const LISTS: &[(&str, BadListEffect)] = &[
 pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintFinding> {
     let possible = target.possible;
     let setup = isolation_setup(&to_line(params), possible, target.list_rules);
+    let faults = setup.faults.iter().cloned();
     let mut found: Vec<LintFinding> =
-        setup.faults.iter().cloned().map(LintFinding::NotAccepted).collect();
+        faults.map(|fault| LintFinding::NotAccepted { fault, messages: Vec::new() }).collect();
     if let Some(last) = possible.last() {
         found.extend(params.iter().filter_map(|param| bad_list(target, param, last)));
         found.extend(interrupts_without_tick(params, &setup, last));
@@ -42,7 +43,7 @@ pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintF
 /// `isolcpus=`.
 fn bad_list(target: &LintTarget<'_>, param: &KernelParam, last: usize) -> Option<LintFinding> {
     let value = param.value.as_deref()?;
-    let word = to_word(param);
+    let (word, messages) = (to_word(param), Vec::new());
     let isolates = match param.name.replace('-', "_").as_str() {
         "nohz_full" => Some(CpuSet::parse_list(value, Some(last)).ok()),
         "isolcpus" => Some(cmdline::isolcpus(value, Some(last)).ok().map(|it| it.cpus)),
@@ -51,21 +52,26 @@ fn bad_list(target: &LintTarget<'_>, param: &KernelParam, last: usize) -> Option
     if let Some(parsed) = isolates {
         return match parsed {
             // "incorrect CPU range": housekeeping_setup(), kernel/sched/isolation.c (6.12).
-            None => Some(LintFinding::NotAList { word, effect: BadListEffect::Ignored }),
+            None => {
+                let effect = BadListEffect::Ignored;
+                Some(LintFinding::NotAList { word, effect, messages })
+            }
             Some(cpus) => cpus.is_empty().then_some(LintFinding::EmptyList { word }),
         };
     }
     let (_, effect) = LISTS.iter().find(|(name, _)| cmdline::same_name(name, &param.name))?;
     let effect = *effect;
     let Ok(cpus) = CpuSet::parse_list(value, Some(last)) else {
-        return Some(LintFinding::NotAList { word, effect });
+        return Some(LintFinding::NotAList { word, effect, messages });
     };
     if cpus.is_empty() {
         return Some(LintFinding::EmptyList { word });
     }
     let cpus: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
+    let exceeds = !cpus.is_empty();
     let certain = target.version.is_none_or(|version| version >= STRICT_CPU_RANGE);
-    (!cpus.is_empty()).then_some(LintFinding::BeyondLast { word, cpus, last, effect, certain })
+    let found = LintFinding::BeyondLast { word, last, effect, certain, messages, cpus };
+    exceeds.then_some(found)
 }
 
 /// Flags of `isolcpus=` that mainline kernels skip; before commit 3662daf02350 they refuse the list
@@ -112,7 +118,7 @@ pub(super) fn without_housekeeping(
     };
     let all = tick.union(&domain);
     let none = !online.is_empty() && online.is_subset(&all);
-    none.then(|| LintFinding::NoHousekeeping { words: words_of(kinds) })
+    none.then(|| LintFinding::NoHousekeeping { words: words_of(kinds), messages: Vec::new() })
 }
 
 /// An `irqaffinity=` of which every CPU is to have no tick: devices would interrupt only CPUs that

@@ -14,6 +14,7 @@ mod words;
 pub(super) use limits::find_unstarted;
 
 use super::document::LintFinding;
+use super::refusals;
 use super::running_kernel::has_smt;
 use crate::survey::{Machine, running_list_rules};
 use cpushield_linux::CpuSet;
@@ -108,8 +109,22 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
         params.iter().filter(|it| !words::is_named(&unknown, it)).cloned().collect();
     let mut found = lint_words(&known, &LintTarget::running(machine));
     found.extend(unknown);
-    found.extend(effects::find(machine, &known, log));
-    distinct(found)
+    found.extend(effects::find(machine, &known));
+    distinct(found).into_iter().map(|finding| add_messages(finding, log)).collect()
+}
+
+/// Adds what the kernel reported about the words of a finding.
+fn add_messages(finding: LintFinding, log: &[String]) -> LintFinding {
+    if finding.messages().is_none() {
+        return finding;
+    }
+    let mut messages: Vec<String> = Vec::new();
+    for message in finding.words().into_iter().flat_map(|word| refusals::find(log, word)) {
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    finding.with_messages(messages)
 }
 
 /// Whether a word lacks the value without which the kernel does not know it.
@@ -423,6 +438,29 @@ mod tests {
         // In a container there are no kernel threads to see.
         shown.tasks.clear();
         assert_eq!(texts(&shown, &[]).len(), 3);
+    }
+
+    /// The messages are those of docs/isolcpus.md (6.12).
+    #[test]
+    fn a_list_that_the_kernel_refused_has_its_message() {
+        let range = "Housekeeping: nohz_full= or isolcpus= incorrect CPU range";
+        let boot_cpu = "Housekeeping: must include one present CPU, using boot CPU:0";
+        let rcu = "rcu: rcu_nocbs= bad CPU range, all CPUs set";
+        for (line, message) in [
+            ("nohz_full=3-9", range),
+            ("isolcpus=9", range),
+            ("isolcpus=3,x", range),
+            ("nohz_full=2-3 isolcpus=nohz,3", "Housekeeping: nohz_full= must match isolcpus="),
+            ("isolcpus=0-3", boot_cpu),
+            ("rcu_nocbs=2-9", rcu),
+        ] {
+            let log = ["Kernel command line: ro", message, "NO_HZ: Full dynticks CPUs: 1-3."];
+            let without = findings(line);
+            let reported = format!("{}; the kernel reported: {message}", without.join("|"));
+            assert_eq!(texts(&machine(line), &log), [reported], "{line}");
+        }
+        let overlap = machine("isolcpus=2-3 irqaffinity=0,3");
+        assert_eq!(texts(&overlap, &[range]), texts(&overlap, &[]));
     }
 
     #[test]
