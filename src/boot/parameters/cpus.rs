@@ -110,13 +110,17 @@ for these, for one core unless you name CPUs, and then never writes `nohz_full=`
 
 It is written without a flag, which every kernel reads as `domain`; flags exist since 4.15.
 
+The wiki says that RTAI for Linux 3.10 and later has a scheduler that needs no `isolcpus=`. So
+measure with and without it: `cpushield experiment`.
+
 Cost: other programs can use the CPUs only after another boot. Tasks are not balanced between these
 CPUs. Kernels from 6.7 to 6.17.2 cannot make them a cpuset partition (commit 216217ebee16 fixes
 that), so a program that pins itself there still runs there. The tick, RCU callbacks and interrupts
 stay.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c (6.12); isolated_cpu_setup() in
-kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2.",
+kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2, for RTAI its
+section \"Latency Testing with RTAI >3.10\".",
     removes: &[Cause::UserTask],
     risk: Risk::Low,
     offer: ParameterOffer::WithoutNohzFull("nohz_full= and a shield do it without a reboot"),
