@@ -269,6 +269,12 @@ impl ReadPolicy {
                 let refused = PlanRefusal::NoSuchCpu { cpus, present: present.clone() };
                 return Err(Failure::usage(format!("{place}: {refused}")).hint(SELECTION_HINT));
             }
+            if names.active.len() > 1 && wanted == names.active {
+                let (joined, most) = (CpuSet::new(), CpuSet::new());
+                let refused = PlanRefusal::AllCpus { online: wanted, joined, most };
+                let hint = "leave at least one CPU out of this list";
+                return Err(Failure::usage(format!("{place}: {refused}")).hint(hint));
+            }
         }
         request.parameters = shield.boot_parameters(text, file);
         let operators = shield.operators.as_ref();
