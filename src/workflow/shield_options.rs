@@ -17,7 +17,7 @@ use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up_group, look_up_user};
 use crate::survey::Machine;
-use cpushield_linux::Host;
+use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
 use toml::Spanned;
 
