@@ -2,10 +2,10 @@
 //! group for them. Their policies are on record before, so that a change that is killed or refused
 //! loses none.
 
+use super::raise::DemotedPrograms;
 use super::record::{self, DemotedThread, OpenRecord};
 use super::{RunError, ShieldPlacement};
 use crate::apply::ShieldNote;
-use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{Host, SchedPolicy, Store, Task};
 
 /// Makes the real-time threads among these ordinary ones.
@@ -30,22 +30,13 @@ pub(super) fn demote<'a>(
         original: *original,
     }));
     open.save()?;
-    let mut notes = Vec::new();
+    let mut demoted = DemotedPrograms::default();
     for (task, policy) in real_time {
-        let (comm, tid) = (task.comm.clone(), task.id.tid);
-        match host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }) {
-            Ok(()) => {
-                let program = format!("{comm} ({tid}, {policy})");
-                notes.push(ShieldNote::ProgramMadeOrdinary { program });
-            }
-            Err(error) if error.is_absent() => {}
-            Err(error) => {
-                let answer = error.reason();
-                notes.push(ProcessNote::KeepsPolicy { comm, tid, policy, answer }.into());
-            }
-        }
+        demoted.demote(host, task.id.tid, task.comm.clone(), policy);
     }
-    Ok(notes)
+    let done = demoted.done.into_iter();
+    let notes = done.map(|program| ShieldNote::ProgramMadeOrdinary { program });
+    Ok(notes.chain(demoted.failed.into_iter().map(ShieldNote::from)).collect())
 }
 
 /// Restores the policies of the threads that are still in the group of their shield. One that has

@@ -259,16 +259,23 @@ pub fn demote_programs(
             continue;
         }
         let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);
+        demoted.demote(host, tid, comm, policy);
+    }
+    Ok(demoted)
+}
+
+impl DemotedPrograms {
+    /// Makes a thread with this policy an ordinary one, unless it has ended.
+    pub(super) fn demote(&mut self, host: &Host, tid: i32, comm: String, policy: SchedPolicy) {
         match host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }) {
-            Ok(()) => demoted.done.push(format!("{comm} ({tid}, {policy})")),
+            Ok(()) => self.done.push(format!("{comm} ({tid}, {policy})")),
             Err(error) if error.is_absent() => {}
             Err(error) => {
                 let answer = error.reason();
-                demoted.failed.push(ProcessNote::KeepsPolicy { comm, tid, policy, answer });
+                self.failed.push(ProcessNote::KeepsPolicy { comm, tid, policy, answer });
             }
         }
     }
-    Ok(demoted)
 }
 
 /// Finds real-time tasks that may run only on the shield's CPUs.
