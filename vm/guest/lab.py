@@ -67,7 +67,7 @@ ACTIONS = {
     "fault-kernel": action(50, 5000, named("page-fault", "write to a page that was not mapped, by a system call"),
                            named("syscall", "read")),
     "rcu": action(400, 5000, named("kthread", r"rcuc/\d+", "rcuc", slack=10, again="rcuc around"), named("syscall", "setgid"), beside=".+"),
-    "tlb-lazy": action(50, 5000, named("ipi-call", "flush_tlb_func"), beside="(ipi-call tlb_remove_table_smp_sync|tick)"),
+    "tlb-lazy": action(50, 5000, named("ipi-call", "flush_tlb_func", "TLB"), beside="(ipi-call tlb_remove_table_smp_sync|tick)"),
     "system-call": action(50, 5000, named("syscall", "getppid")),
     "breakpoint": action(50, 5000, named("exception", "SIGTRAP.*")),
     "divide": action(50, 5000, named("exception", "SIGFPE.*")),

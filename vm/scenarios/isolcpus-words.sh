@@ -1,0 +1,83 @@
+# In a boot with isolcpus= or nohz_full=, in forms that the kernel takes and in forms that it refuses: `survey` shows the
+# lists of the kernel's files, `survey --lint` and `boot status` find something exactly if the kernel's log does, and
+# `plan` asks for nohz_full= exactly if the kernel's file lacks the CPU. A row of an experiment that requests nothing is
+# marked as isolated exactly if the words isolate its CPU, by all three witnesses.
+# guest, slow: 6.1-rt --append "isolcpus=nohz,domain,3"
+# guest, slow: 6.1-rt --cgroup v1 --append "isolcpus=nohz,managed_irq,3"
+# guest, slow: 6.1-rt --append "nohz_full=2-3 isolcpus=nohz,3"
+# guest, slow: 6.12 --append "isolcpus=nohz,managed_irq,3"
+# guest, slow: 6.12 --append "nohz_full=3-9"
+# guest, slow: 6.12-rt --append "isolcpus=nohz,domain,3"
+# guest, slow: 6.12-rt --append "isolcpus=3,x"
+# guest, slow: 6.12-rt --append "isolcpus=nohz,managed_irq,3"
+# guest, slow: sid-rt --append "isolcpus=nohz,domain,3"
+# guest, slow: sid-rt --append "isolcpus=nohz,managed_irq,3"
+# guest, slow: sid-rt --append "isolcpus=io_queue,3"
+. /host/lib.sh
+needs survey plan boot
+of_kernel() { sed 's/(null)//' "/sys/devices/system/cpu/$1"; }
+messages() { # what the kernel's log says against the words, once each, without the list of what init gets
+    dmesg | sed 's/^\[[^]]*\] //' | grep -E '^(Housekeeping|isolcpus): ' | sort -u
+}
+isolated=$(of_kernel isolated) nohz_full=$(of_kernel nohz_full)
+echo "# $(uname -r): $(cat /proc/cmdline)"
+echo "# isolated $isolated, nohz_full $nohz_full"
+messages | sed 's/^/# /'
+[ -z "$(messages)" ] && wrong=0 || wrong=1
+
+of_survey() { # KEY: a list of CPUs in the survey
+    python3 -c '
+import json, sys
+print(json.load(open("/tmp/survey"))["isolation"][sys.argv[1]] or "")' "$1"
+}
+cpushield survey --json >/tmp/survey 2>/tmp/said
+is "survey shows the isolated CPUs" "$isolated" of_survey isolated
+is "survey shows the CPUs of nohz_full" "$nohz_full" of_survey nohz_full
+
+status "survey --lint finds something only if the kernel did" $wrong cpushield survey --lint
+cpushield survey --lint >/tmp/lint 2>&1
+cpushield boot status >/tmp/status 2>&1
+is "boot status says that nothing was written" 3 sh -c 'cpushield boot status >/dev/null 2>&1; echo $?'
+if [ $wrong = 1 ]; then
+    messages | while read -r line; do
+        claim "the finding has the kernel's own line" grep -F "$line" /tmp/lint
+    done
+    finding=$(sed -n '2s/^ *//p' /tmp/lint)
+    claim "boot status has the finding too" grep -F "$finding" /tmp/status
+    sed 's/^/# /' /tmp/lint
+fi
+
+cpushield plan --cpus 3 --json >/tmp/plan 2>/tmp/said
+code=$?
+is "plan succeeds" 0 echo $code
+wants_nohz_full() {
+    python3 -c '
+import json
+words = [it["parameter"] for it in json.load(open("/tmp/plan"))["boot"]]
+print("yes" if any(it.startswith("nohz_full=") for it in words) else "no")'
+}
+covers "$nohz_full" 3 && wanted=no || wanted=yes
+is "plan asks for nohz_full= only if it is not in force" $wanted wants_nohz_full
+
+cat >/tmp/m.toml <<'END_OF_MATRIX'
+cpus = "3"
+time = "2s"
+[[row]]
+name = "as booted"
+[[column]]
+name = "spin"
+instrument = "spin"
+END_OF_MATRIX
+# The row's isolation, and the CPUs that the kernel's files, PID 1 and the probe showed as isolated.
+row() {
+    python3 -c '
+import json
+document = json.load(open("/tmp/experiment.json"))
+run = document["cells"][0]["runs"][0]["isolation"]
+shown = [run[it].get("isolated", "missing") or "-" for it in ("kernel", "init", "probe")]
+print(document["rows"][0]["isolation"]["isolation"], *shown)' 2>&1
+}
+status "the experiment measures" 0 cpushield experiment /tmp/m.toml -o /tmp/experiment.json
+covers "$isolated" 3 && wanted="unrequested 3 3 3" || wanted="ordinary - - -"
+is "its row says whether the CPU is isolated" "$wanted" row
+finish
