@@ -33,7 +33,7 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     let spared = plan.spared.iter().map(|entry| {
         TextLine::new(format!("{} ({}): {}", entry.title, entry.place, entry.purpose))
     });
-    blocks.extend(ReportBlock::section("Entries that never get them", spared.collect()));
+    blocks.extend(ReportBlock::section("Entries that never get the parameters", spared.collect()));
     blocks.extend(foreign_words(&plan.foreign));
     blocks.extend(skipped_and_notes(plan));
     let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
@@ -103,7 +103,7 @@ fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
 
 fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
     let Some(loader) = &plan.loader else {
-        let none = TextLine::new("No boot loader that cpushield can write for was found");
+        let none = TextLine::new("No boot loader that cpushield supports was found");
         return vec![ReportBlock::Space, ReportBlock::Lines(vec![none])];
     };
     let rows = plan.kernels.iter().map(|kernel| {
@@ -119,14 +119,15 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
         vec![TableCell::new(&kernel.version), TableCell::new(fate), TableCell::new(kind)]
     });
     let columns = ["kernel", "what happens to it", "kind"].map(TableColumn::words).to_vec();
-    let title = format!("Kernels of the boot menu ({loader})");
+    let title = format!("Kernels in the boot menu ({loader})");
     let table = Table::new(title, columns, rows.collect()).with_head(TableHead::Caption);
     let mut notes = Vec::new();
     if plan.covers_later && !plan.parameters.is_empty() {
         let fate = later_kernel(plan.loader.as_deref(), &plan.rule);
         notes.push(format!("A kernel that is installed later {fate}"));
     }
-    notes.extend(plan.next.iter().map(|next| format!("Next boot, as things are now: {next}")));
+    notes
+        .extend(plan.next.iter().map(|next| format!("Next boot, without further changes: {next}")));
     let notes = notes.into_iter().map(|note| TextLine::new(note).below()).collect();
     vec![ReportBlock::Table(table), ReportBlock::Lines(notes)]
 }
@@ -138,7 +139,7 @@ fn later_kernel(loader: Option<&str>, rule: &KernelRule) -> String {
             "gets them: all kernels share one command line".to_owned()
         }
         KernelRule::Realtime => "gets them if it is a real-time kernel".to_owned(),
-        KernelRule::First => "gets them if it is the first one of the menu".to_owned(),
+        KernelRule::First => "gets them if it is the first one in the menu".to_owned(),
         KernelRule::Matching { glob } => format!("gets them if its version matches {glob}"),
     }
 }
@@ -184,18 +185,18 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     let files = written.files.iter();
     lines.extend(files.map(|file| TextLine::new(format!("file: {file}")).below()));
     if let Some(next) = &written.next {
-        let has = if written.next_has { "with them" } else { "without them" };
+        let has = if written.next_has { "with the parameters" } else { "without the parameters" };
         lines.push(TextLine::new(format!("Next boot, {has}: {next}")));
     }
     let choice = written.choice.iter().filter(|_| !written.next_has);
     lines.extend(choice.chain([&written.menu]).map(|text| TextLine::new(text).below()));
     lines.extend(written.trial.iter().flat_map(written_trial));
     lines.push(TextLine::new(match written.entry {
-        Some(_) if written.trial.is_some() => "The other entries of the menu stay as they are.",
+        Some(_) if written.trial.is_some() => "The other menu entries stay as they are.",
         Some(_) => "The entries without the parameters stay in the menu.",
         None => {
-            "Every entry of the menu has the parameters now; --trial or --keep-default creates a \
-             separate entry for them."
+            "Every menu entry now has the parameters; --trial or --keep-default creates a separate \
+             entry for them."
         }
     }));
     let reboot = reboot_command(written.trial.as_ref());
@@ -218,23 +219,30 @@ fn written_trial(trial: &TrialBoot) -> Vec<TextLine> {
         true => "a systemd unit concludes the trial after that boot",
         false => "after it, run `cpushield boot conclude`",
     };
-    let deadline = trial.until.filter(|_| trial.unit).map(|until| {
-        format!(
-            "If {} does not come up within {} s of that boot, the machine boots the old entry \
-             again by itself.",
-            until.goal, until.within_s
-        )
-    });
+    let fall_back = match (trial.unit, trial.until) {
+        (false, _) => Some(
+            "This machine does not use systemd, so it does not boot the old entry by itself: if \
+             it cannot be reached in that boot, reset it."
+                .to_owned(),
+        ),
+        (true, until) => until.map(|until| {
+            format!(
+                "If {} does not come up within {} s of that boot, the machine boots the old entry \
+                 again by itself.",
+                until.goal, until.within_s
+            )
+        }),
+    };
     let mut lines = vec![TextLine::new(format!(
         "Trial: {} boots once; {conclusion}. If the parameters are in force and a shield on CPU {} \
          holds, they stay. Otherwise the trial is undone. If that boot hangs, the next reset boots \
          the old entry.",
         trial.entry, trial.proves
     ))];
-    lines.extend(deadline.map(TextLine::new));
+    lines.extend(fall_back.map(TextLine::new));
     lines.extend(trial.reboot.iter().map(|argument| {
         TextLine::new(format!(
-            "Only `reboot '{argument}'` boots it; any other reboot undoes the trial."
+            "Only `reboot '{argument}'` boots this entry; any other reboot undoes the trial."
         ))
     }));
     lines
@@ -245,11 +253,9 @@ fn written_trial(trial: &TrialBoot) -> Vec<TextLine> {
 pub fn boot_trial_blocks(end: &TrialEnd) -> Vec<ReportBlock> {
     let (tone, what) = match end.end {
         SettledAs::Permanent => {
-            (TextTone::Good, "The trial holds; the parameters are permanent now")
+            (TextTone::Good, "The trial passed; the parameters are now permanent")
         }
-        SettledAs::TakenBack => {
-            (TextTone::Bad, "The trial did not hold; every boot file was restored")
-        }
+        SettledAs::TakenBack => (TextTone::Bad, "The trial failed; every boot file was restored"),
     };
     vec![ReportBlock::Lines(vec![TextLine::remark(tone, what, &end.why)])]
 }
@@ -265,7 +271,7 @@ pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock
     lines.extend(undone.files.iter().map(|(file, fate)| {
         let fate = match fate {
             FileFate::Restored => "restored",
-            FileFate::AlreadySo => "already as it was before",
+            FileFate::AlreadySo => "already in its original state",
             FileFate::Removed => "removed; it did not exist before",
             FileFate::WordsRemoved => "had changed since; only the parameters were removed",
             FileFate::Regenerated => "had changed since; regenerated without the parameters",
@@ -291,7 +297,7 @@ fn trial_lines(trial: &TrialBoot, state: Option<&TrialState>) -> Vec<TextLine> {
         }
         Some(TrialState::NotTaken) => format!(
             "Trial: {entry} has not booted yet: the machine has booted since, but with another \
-             entry; the next boot uses it"
+             entry; the next boot uses the trial's entry"
         ),
         Some(TrialState::Booted) => {
             format!("Trial: this is the boot of {entry}, not concluded yet; {conclude}")
@@ -338,10 +344,12 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     } else {
         let kernels = status.kernels.join(", ");
         let kernels = if kernels.is_empty() { "none" } else { &kernels };
-        lines.push(TextLine::new(format!("Kernels whose boot entries have them: {kernels}")));
+        lines.push(TextLine::new(format!(
+            "Kernels whose boot entries have the parameters: {kernels}"
+        )));
         if !status.kernels_without.is_empty() {
             let without = status.kernels_without.join(", ");
-            lines.push(TextLine::new(format!("Kernels without them: {without}")));
+            lines.push(TextLine::new(format!("Kernels without the parameters: {without}")));
         }
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let fate = later_kernel(status.loader.as_deref(), rule);
@@ -352,7 +360,7 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     match (&status.next, &status.loader) {
         (Some(next), _) => lines.push(TextLine::new(format!("Next boot: {next}"))),
         (None, None) => {
-            lines.push(TextLine::new("No boot loader that cpushield can write for was found."));
+            lines.push(TextLine::new("No boot loader that cpushield supports was found."));
         }
         _ => {}
     }
@@ -389,7 +397,10 @@ fn history(status: &BootStatus) -> Vec<ReportBlock> {
             TextLine::new(format!("files: {}", change.files.join(", "))).below(),
         ]
     });
-    ReportBlock::section("Changes; `boot undo` restores the text before the first", lines.collect())
+    ReportBlock::section(
+        "Changes (`boot undo` restores the text from before the first)",
+        lines.collect(),
+    )
 }
 
 /// The parameters that cpushield has written, and whether they are in force.

@@ -126,7 +126,7 @@ pub fn preview_boot(
 /// Writes the parameters into the boot loader's files.
 ///
 /// # Errors
-/// The files cannot be written, or kexec is impossible.
+/// The files cannot be written, kexec is impossible, or a trial is to wait for what nothing checks.
 pub fn write_boot(
     work: &WorkContext<'_>,
     plan: &BootPlan,
@@ -136,12 +136,25 @@ pub fn write_boot(
     if order.start == EntryStart::Kexec {
         kexec::possible(host, plan)?;
     }
+    if let TrialWait::For(goal) = order.until
+        && !host.has_systemd()
+    {
+        return Err(cannot_fall_back(goal));
+    }
     ui.status("writing boot files …");
     let (mode, is_trial) = (write_mode(work, order), order.term == ParameterTerm::Trial);
     if let Some((program, _)) = mode.unit.as_ref().filter(|_| is_trial) {
         warn_of_other_users(work, RootFile::Program(program), "the trial boot");
     }
     Ok(write::write(host, store, plan, &mode)?)
+}
+
+/// Why a trial that waits is refused: only units of systemd check what came up.
+fn cannot_fall_back(goal: TrialGoal) -> Failure {
+    Failure::machine(format!(
+        "cannot check whether {goal} comes up in the trial boot: this machine does not use systemd"
+    ))
+    .hint("omit --until; if the machine cannot be reached in that boot, reset it")
 }
 
 /// How the parameters are written, on this machine.
@@ -167,7 +180,7 @@ pub fn start_kernel(work: &WorkContext<'_>, written: &WrittenParameters) -> Resu
     work.ui.status(&match started.now {
         true => format!("starting {}", started.image.kernel),
         false => format!(
-            "{} is loaded: it starts when your init system reboots with kexec, or with `kexec -e` \
+            "{} is loaded: it starts when your init system reboots with kexec; or run `kexec -e` \
              after all programs have ended and all file systems are unmounted",
             started.image.kernel
         ),

@@ -14,10 +14,13 @@ case $n in
 1)
     grub-editenv /boot/grub/grubenv set saved_entry=0
     as_at_first >/host/before
-    status "boot apply --trial" 0 cpushield boot apply --trial
+    status "without systemd nothing could wait for a login" 3 cpushield boot apply --trial --until login
+    is "so nothing was written" "" unchanged
+    status "boot apply --trial" 0 sh -c 'cpushield boot apply --trial >/tmp/said'
+    claim "it says what to do if the machine cannot be reached" grep -q 'This machine does not use systemd' /tmp/said
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
     claim "GRUB has the one-shot entry" grep -q next_entry=cpushield- /boot/grub/grubenv
-    status "before the boot there is nothing to settle" 3 cpushield boot conclude
+    status "before the boot there is nothing to conclude" 3 cpushield boot conclude
     boot_again
     ;;
 2)
