@@ -16,16 +16,16 @@ help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
 	@echo 'make check    run format, lints and tests; no guests'
 	@echo 'make test     run the same, and guests with real kernels for the main claims'
-	@echo 'make test-all run everything, with the long and slow guests (several hours)'
+	@echo 'make test-all run everything, including the long and slow guests (several hours)'
 	@echo 'make bench    compare cpushield with other tools, in guests (about 25 minutes)'
 	@echo 'make bench-hour watch a prepared boot for an hour under each of two loads, in guests (two hours)'
 	@echo 'make guests   build the guests (kernels and a root from Debian, cached)'
 	@echo 'make book     make the book of docs/ in target/book (needs mdbook)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make build    build the static binary'
-	@echo 'make install  install the binary, man pages, completions and examples in PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
+	@echo 'make install  install the binary, man pages, completions and examples below PREFIX ($(PREFIX)); DESTDIR=DIR for packages'
 	@echo 'make packages make a .deb, an .rpm and a tarball in target/packages'
-	@echo 'make uninstall  restore everything that cpushield changed, boot files too, and remove it'
+	@echo 'make uninstall  restore everything that cpushield changed, including boot files, and remove it'
 
 try:
 	@scripts/need rust

@@ -74,7 +74,7 @@ impl Autosave {
         }
         let sent = self.writer.as_ref().map(|writer| writer.documents.try_send(text));
         if let Some(Err(TrySendError::Disconnected(_))) = sent {
-            return Some("the thread that writes is gone".to_owned());
+            return Some("the writer thread has ended".to_owned());
         }
         self.state.lock().unwrap_or_else(PoisonError::into_inner).last_error.clone()
     }

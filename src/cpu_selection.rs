@@ -98,7 +98,7 @@ impl fmt::Display for CpuSelectionError {
                 f.write_str("no CPU is isolated by isolcpus= or by an isolated partition")
             }
             CpuSelectionError::NoneOfMachine { text } => {
-                write!(f, "{text:?} names no CPU of this machine")
+                write!(f, "{text:?} names no CPU on this machine")
             }
         }
     }
@@ -216,7 +216,7 @@ mod tests {
             ("n", "\"n\" is not a CPU number"),
             ("^", "names no CPU"),
             ("3-1", "runs backwards"),
-            ("3,^3", "names no CPU of this machine"),
+            ("3,^3", "names no CPU on this machine"),
             ("~3", "is not a CPU number"),
         ] {
             let error = selected(text).unwrap_err().to_string();

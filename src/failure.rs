@@ -223,7 +223,7 @@ impl From<crate::compare::CompareError> for Failure {
             }
             CompareError::Instruments { .. } => failure.hint("compare runs of the same instrument"),
             CompareError::Shields { .. } => {
-                failure.hint("make a group of each shield: a=a1.json,a2.json b=b1.json,b2.json")
+                failure.hint("make one group per shield: a=a1.json,a2.json b=b1.json,b2.json")
             }
             CompareError::Nothing { .. } => {
                 failure.hint("measure both with the same --thread periods")
@@ -294,7 +294,7 @@ fn mixed_kernels(message: String, with: &str, without: &str) -> Failure {
     Failure::usage(message)
         .hint(format!("choose one kind: --kernels {with}"))
         .hint(format!("or: --kernels {without}"))
-        .hint("or isolcpus= for all of them: --off nohz-full --on isolcpus-domain")
+        .hint("or use isolcpus= for all of them: --off nohz-full --on isolcpus-domain")
 }
 
 fn nothing_applies(message: String, skipped: &[crate::boot::SkippedParameter]) -> Failure {
@@ -318,7 +318,7 @@ fn no_such_parameter(message: String, name: &str, near: &[String]) -> Failure {
     }
     if crate::boot::names_kernel_parameter(name) {
         return failure
-            .hint(format!("a kernel parameter of your own: --parameter {name}"))
+            .hint(format!("for a kernel parameter of your own: --parameter {name}"))
             .hint(format!("or in a policy: boot.parameters = [{name:?}]"));
     }
     near.iter()
@@ -369,8 +369,8 @@ impl From<crate::boot::BootError> for Failure {
                 "`cpushield boot status` reports its state; to remove the trial: cpushield boot undo",
             ),
             BootError::TrialOfPart { .. } => Failure::machine(message).hint(
-                "omit --trial: cpushield boot apply; or remove the written ones first: cpushield \
-                 boot undo",
+                "omit --trial: cpushield boot apply; or remove the written parameters first: \
+                 cpushield boot undo",
             ),
             BootError::Unfinished => Failure::machine(message)
                 .hint("undo the existing changes first: cpushield boot undo"),

@@ -70,13 +70,13 @@ pub enum ShareLevel {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Siblings {
-    /// Shield whole cores; programs run on one sibling of each core, the others stay idle.
+    /// Shield whole cores; programs run on one sibling of each core, and the others stay idle.
     Idle,
-    /// The same, and the others are offline while the shield is active.
+    /// As idle, but the other siblings are offline while the shield is active.
     Offline,
     /// Shield whole cores; programs run on all their siblings.
     Use,
-    /// Allow half a core: siblings outside the shield stay housekeeping CPUs.
+    /// Allow half a core to be shielded: siblings outside the shield stay housekeeping CPUs.
     Share,
 }
 
@@ -99,7 +99,7 @@ pub fn is_shield_name(name: &str) -> bool {
 pub fn expected_name(name: &str) -> &'static str {
     match name {
         RESERVED_NAME => "another name: this one is reserved for the group of all other programs",
-        _ => "a lowercase letter and at most 30 letters, digits and underscores",
+        _ => "a lowercase letter, then at most 30 lowercase letters, digits and underscores",
     }
 }
 
@@ -387,7 +387,7 @@ impl PolicyFile {
                 .ok_or_else(|| format!("there is no shield {name:?}; expected one of: {known}")),
             (None, Some(only), None) => Ok(only),
             (None, None, _) => Err("expected a table [shield.NAME]".to_owned()),
-            _ => Err(format!("the policy has several shields, and none was named: {known}")),
+            _ => Err(format!("the policy has several shields, but none was named: {known}")),
         };
         match found {
             Ok((name, shield)) => Ok((name, shield)),
@@ -543,7 +543,7 @@ workload = "vm"
         let vm = policy.shield["vm"].request("vm", &eight_cpus()).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
         let error = policy.shield(None, "p.toml").unwrap_err().to_string();
-        assert_eq!(error, "p.toml: the policy has several shields, and none was named: rt, vm");
+        assert_eq!(error, "p.toml: the policy has several shields, but none was named: rt, vm");
     }
 
     #[test]

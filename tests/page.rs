@@ -202,7 +202,7 @@ fn the_commands_of_a_report_reproduce_it() {
         .chain(["/sys/fs/cgroup/a b", "--json", "--", "PROGRAM"])
         .collect();
     assert!(calls.iter().any(|(words, _)| *words == watch), "{recipe}");
-    assert!(report.contains("Replace PROGRAM with it."), "{report}");
+    assert!(report.contains("Replace PROGRAM with that command."), "{report}");
     for (words, there) in &calls {
         let line = std::iter::once("cpushield").chain(words.iter().map(String::as_str));
         let cli = Cli::try_parse_from(line);

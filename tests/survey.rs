@@ -368,7 +368,7 @@ fn part_numbers_and_modules_distinguish_cores_that_frequencies_do_not() {
     assert_eq!(found.topology.kind_source, Some(KindSource::PartNumber));
     assert!(
         terminal_blocks(&blocks(&found, &[]), 200, &unpainted)
-            .contains("core types by part number")
+            .contains("core types from part number")
     );
 
     // Two strong cores, and a module of two small ones that is 15 % slower; no PMUs are shown.

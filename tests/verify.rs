@@ -250,7 +250,7 @@ fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
         (vec!["--cpus", "zero"], 2, "neither a CPU list nor one of"),
         (vec![], 3, "no shield is active"),
         (vec!["--root", machine], 2, "cannot be changed or measured"),
-        (vec!["--cpus", "0", "--", "true"], 3, "a program is only watched in a shield"),
+        (vec!["--cpus", "0", "--", "true"], 3, "a program can only be watched in a shield"),
     ] {
         let output = verify(&words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

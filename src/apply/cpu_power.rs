@@ -19,7 +19,7 @@ pub(super) fn write_until_online(host: &Host, path: &str) -> Result<Option<Strin
         match host.write(path, "1") {
             Err(error) if error.is_stop() => return Err(error),
             Err(error) => reason = Some(error.reason()),
-            Ok(()) => reason = Some("it stays offline".to_owned()),
+            Ok(()) => reason = Some("the write succeeded but had no effect".to_owned()),
         }
         if host.read_line(path)? == "1" {
             return Ok(None);

@@ -326,7 +326,7 @@ impl fmt::Display for ApplyError {
             }
             ApplyError::Stopped { signal, .. } => write!(f, "stopped by {signal}"),
             ApplyError::OldRemains { shield, .. } => {
-                write!(f, "the change of shield {shield} is incomplete")
+                write!(f, "the change to shield {shield} is incomplete")
             }
             ApplyError::Killed => f.write_str("killed"),
         }

@@ -71,7 +71,7 @@ impl RtHogs {
             return Ok(None);
         }
         let rcu = RcuThreads::find(host)?;
-        let found = |hog: &RtHog| rcu.blocked_by(host, hog, hog.task.cpu, "is not above it");
+        let found = |hog: &RtHog| rcu.blocked_by(host, hog, hog.task.cpu, "has no higher priority");
         Ok(hogs.iter().find_map(found))
     }
 
@@ -90,7 +90,7 @@ impl RtHogs {
             return Ok(None);
         }
         let rcu = RcuThreads::find(host)?;
-        let words = "would not be above it where the shield would move it";
+        let words = "would have no higher priority where the shield would move that task";
         let found = |hog: &&RtHog| {
             shield.housekeeping.iter().find_map(|cpu| rcu.blocked_by(host, hog, cpu, words))
         };
@@ -105,7 +105,7 @@ impl RtHogs {
         if let Some(cpus) = takes_time_from(host, change) {
             let hog = self.find(host)?.iter().find(|hog| cpus.contains(hog.task.cpu));
             return Ok(hog.map(|hog| {
-                let words = "only this setting gives other threads of the CPU time";
+                let words = "only this setting gives the other threads of that CPU time to run";
                 format!("{}, and {words}; {}", describe_hog(hog), remedy(hog))
             }));
         }
@@ -183,8 +183,8 @@ impl RcuThreads {
                 rcu.comm
             ),
             hint: format!(
-                "{}; or raise the kernel's thread above it: chrt -f -p {above} {} (`cpushield run \
-                 --fifo` does that)",
+                "{}; or give the kernel's thread a higher priority: chrt -f -p {above} {} \
+                 (`cpushield run --fifo` does that)",
                 remedy(hog),
                 rcu.id.tid
             ),

@@ -544,10 +544,10 @@ pub(super) mod tests {
             (1, lines[2], "line 2: expected the original of step 0, found"),
             (2, lines[1], "line 3: expected the original of step 2, found"),
             (3, "{\"begin\":{\"intents\":3}}", "line 4: expected `begin` after 2 originals, found"),
-            (5, "{\"outcome\":{}}", "line 6: expected an outcome or what undo did, found"),
-            (8, lines[12], "line 9: expected an outcome or what undo did, found"),
-            (8, lines[9], "line 9: expected an outcome or what undo did, found"),
-            (9, &again, "line 10: expected an outcome or what undo did, found"),
+            (5, "{\"outcome\":{}}", "line 6: expected an outcome or a record of undo, found"),
+            (8, lines[12], "line 9: expected an outcome or a record of undo, found"),
+            (8, lines[9], "line 9: expected an outcome or a record of undo, found"),
+            (9, &again, "line 10: expected an outcome or a record of undo, found"),
         ] {
             let error = with(n, line);
             assert!(error.starts_with(message), "{error}");

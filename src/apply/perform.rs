@@ -19,7 +19,7 @@ pub fn perform(
 ) -> Result<PerformedChange> {
     if let OriginalState::Unreadable { reason } = was {
         return Ok(PerformedChange::refused(format!(
-            "its original cannot be read, so undo could not restore it: {reason}"
+            "its original value cannot be read, so undo could not restore it: {reason}"
         )));
     }
     match unbound::without_writing(host, change, shielded) {

@@ -73,7 +73,7 @@ fn replace_locked(
 }
 
 fn gone_since(name: &str) -> ApplyError {
-    ApplyError::Stale { why: format!("shield {name} was undone since the plan was made") }
+    ApplyError::Stale { why: format!("shield {name} was undone after the plan was made") }
 }
 
 /// The CPUs that neither version has.

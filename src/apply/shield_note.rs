@@ -172,22 +172,30 @@ impl fmt::Display for ShieldNote {
             Self::RepairHalted { why } => f.write_str(why),
             Self::ForeignValue { subject, drift } => {
                 let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
-                write!(f, "another process changed {subject} from {left} to {now}; {VALUE_STAYS}")
+                write!(
+                    f,
+                    "another process changed {subject} from {left} to {now}; undo restores the \
+                     value that it set"
+                )
             }
             Self::ForeignAffinities { tasks } => {
                 let tasks = comma_numbers(tasks);
-                write!(f, "other processes changed the affinity of tasks ({tasks}); {VALUE_STAYS}")
+                write!(
+                    f,
+                    "other processes changed the affinity of tasks ({tasks}); undo restores the \
+                     masks that they set"
+                )
             }
             Self::Rebooted { shield, journal } => {
                 let shield =
                     shield.as_ref().map_or("a shield".to_owned(), |it| format!("shield {it}"));
                 write!(
                     f,
-                    "the machine was rebooted since {shield} was applied, {REBOOTED} {journal}"
+                    "the machine was rebooted after {shield} was applied, {REBOOTED} {journal}"
                 )
             }
             Self::NotPublished { error } => {
-                write!(f, "`status` of other users does not show this: {error}")
+                write!(f, "`status` does not show this to other users: {error}")
             }
             Self::JournalLineDropped { line } => line.fmt(f),
             Self::JournalIncomplete { error } => write!(f, "the journal is incomplete: {error}"),
@@ -208,7 +216,7 @@ impl fmt::Display for ShieldNote {
                 write!(f, "could not restore the tracer settings of a killed measurement: {error}")
             }
             Self::TracesRemoved { traces } => {
-                write!(f, "removed the traces of killed watches: {traces}")
+                write!(f, "removed traces that killed cpushield processes left behind: {traces}")
             }
             Self::ProgramMovedBack { comm, tid } => {
                 write!(f, "{comm} ({tid}) is back in its previous place")
@@ -216,7 +224,9 @@ impl fmt::Display for ShieldNote {
             Self::ProgramMadeOrdinary { program } => {
                 write!(f, "{program} continues as an ordinary program")
             }
-            Self::ProgramsNotReleased { error } => write!(f, "programs in the shield: {error}"),
+            Self::ProgramsNotReleased { error } => {
+                write!(f, "could not release the programs in the shield: {error}")
+            }
             Self::ProgramsNotRecorded { error } => {
                 write!(f, "could not record the new CPUs of programs in the shield: {error}")
             }
@@ -226,15 +236,14 @@ impl fmt::Display for ShieldNote {
 }
 
 const REPAIRED: &str = "was active, but lacked some of its settings";
-const VALUE_STAYS: &str = "undo restores that value";
-const UNDO_AGAIN: &str = "run `cpushield undo` again when its directory is writable";
+const UNDO_AGAIN: &str = "run `cpushield undo` again when the journal's directory is writable";
 const REBOOTED: &str = "so nothing of it is left; its journal is now";
 const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \
                               and restored its settings";
 
 fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
     match (added.is_empty(), released.is_empty()) {
-        (false, false) => format!("CPU {added} was added, CPU {released} was released"),
+        (false, false) => format!("CPU {added} was added and CPU {released} was released"),
         (false, true) => format!("CPU {added} was added"),
         (true, false) => format!("CPU {released} was released"),
         (true, true) => "its CPUs are the same".to_owned(),

@@ -144,6 +144,7 @@ fn stay(units: &[String]) -> String {
 pub(super) fn describe_unrestored(path: &str, why: &str, more: usize) -> String {
     let others = match more {
         0 => String::new(),
+        1 => ", and 1 more file".to_owned(),
         more => format!(", and {more} more files"),
     };
     format!("{path} was not restored: {why}{others}")

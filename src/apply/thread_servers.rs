@@ -91,9 +91,9 @@ pub(super) fn explain_refusal(path: &str, kind: RefusalKind, reason: &str) -> Op
     let of_server = ThreadServer::of_runtime_file(path).is_some();
     (of_server && kind == RefusalKind::Busy).then(|| {
         format!(
-            "{reason}: when scheduling domains were rebuilt, this kernel forgot the share of this \
-             CPU's server, and now cannot take the share back; reboot, or take the CPU offline \
-             and online again (--on cpu-hotplug-cycle)"
+            "{reason}: this kernel lost track of the bandwidth of this CPU's deadline server when \
+             it rebuilt scheduling domains, and cannot release it now; reboot, or take the CPU \
+             offline and online again (--on cpu-hotplug-cycle)"
         )
     })
 }

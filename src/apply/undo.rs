@@ -479,7 +479,7 @@ impl UndoRun<'_> {
             Some((id, reason)) => {
                 let others = match failed.len() - 1 {
                     0 => String::new(),
-                    others => format!(", and {others} others"),
+                    others => format!(", and {others} more"),
                 };
                 let reason = format!("task {}: {reason}{others}", id.tid);
                 Some(ChangeFate::Failed { reason })

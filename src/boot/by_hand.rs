@@ -14,8 +14,8 @@ use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// How to see whether it worked. `boot status` knows only what cpushield has written.
-const CHECK: &str = "reboot, then run `cpushield boot plan` with the same options: it says whether \
-                     the kernel was booted with them";
+const CHECK: &str = "reboot, then run `cpushield boot plan` with the same options: it reports \
+                     whether the kernel was booted with the parameters";
 
 /// The word that a command line has for the same parameter with another value. `last` is the last
 /// possible CPU.
@@ -41,7 +41,7 @@ pub(super) fn steps(
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
     if todo.is_empty() && !parameters.is_empty() && listed.is_none() {
         return vec![
-            "the running kernel was booted with all of them: there is nothing to add".into(),
+            "the running kernel was booted with all parameters: there is nothing to add".into(),
         ];
     }
     let words: Vec<String> = todo.iter().map(|wanted| wanted.word.clone()).collect();
@@ -59,7 +59,7 @@ pub(super) fn steps(
     }
     if !replaced.is_empty() {
         lines.push(
-            "replace on the kernel's command line in your boot loader's configuration:".to_owned(),
+            "in your boot loader's configuration, replace on the kernel's command line:".to_owned(),
         );
         for wanted in &todo {
             if let Some(present) = &wanted.instead {

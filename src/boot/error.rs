@@ -182,8 +182,8 @@ impl BootError {
         BootError::Wrong {
             why: format!("this machine cannot boot a trial: {why}"),
             hint: Some(
-                "to bypass the loader: --trial --kexec; or without a trial, in addition to the \
-                 current entry: cpushield boot apply --keep-default"
+                "to bypass the loader: --trial --kexec; or, without a trial and with the current \
+                 entry still the default: cpushield boot apply --keep-default"
                     .to_owned(),
             ),
         }
@@ -216,13 +216,16 @@ impl fmt::Display for BootError {
                 write!(f, "cannot parse {path}; nothing was written\n  cause: {why}")
             }
             BootError::NotPlain { what, text } => {
-                write!(f, "{what} {text:?} is empty or has characters special to a boot loader")
+                write!(
+                    f,
+                    "{what} {text:?} is empty or has characters that are special to a boot loader"
+                )
             }
             BootError::FaultyWord(word) => word.fmt(f),
             BootError::NoSuchParameter { name, .. } => {
                 write!(f, "there is no boot parameter {name:?}")
             }
-            BootError::Never { name, why } => write!(f, "{name} is not written: {why}"),
+            BootError::Never { name, why } => write!(f, "cpushield never writes {name}: {why}"),
             BootError::NoKernel { asked, known } => write!(
                 f,
                 "no kernel in the boot menu matches {asked}; the menu has {}",
@@ -248,7 +251,11 @@ impl fmt::Display for BootError {
                 write!(f, "other boot parameters are already written: {}", words.join(" "))
             }
             BootError::TrialPending { words } => {
-                write!(f, "a trial of boot parameters is not concluded yet: {}", words.join(" "))
+                write!(
+                    f,
+                    "a trial of boot parameters has not been concluded yet: {}",
+                    words.join(" ")
+                )
             }
             BootError::TrialOfPart { words, written } => write_part(f, words, written),
             BootError::Unfinished => {
@@ -279,8 +286,8 @@ fn write_part(f: &mut fmt::Formatter<'_>, words: &[String], written: &[String]) 
     let (words, written) = (words.join(" "), written.join(" "));
     write!(
         f,
-        "cannot try {words}: {written} is already written, so nothing would distinguish the boot \
-         of the trial from another one"
+        "cannot try {words}: {written} is already written, so nothing would distinguish the trial \
+         boot from any other boot"
     )
 }
 
@@ -297,7 +304,7 @@ fn write_places(f: &mut fmt::Formatter<'_>, words: &[String], file: Option<&str>
 fn write_mixed(f: &mut fmt::Formatter<'_>, with: &str, without: &str) -> fmt::Result {
     write!(
         f,
-        "kernel {with} has nohz_full= and kernel {without} does not: they cannot get the same \
+        "kernel {with} supports nohz_full= but kernel {without} does not: they cannot get the same \
          parameters"
     )
 }

@@ -227,7 +227,7 @@ fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
     let group = group.unwrap_or_default();
     format!(
         "{MARK}[Unit]\n\
-         Description=cpushield: answer a request of an operator of shield {shield}\n\
+         Description=cpushield: answer an operator request for shield {shield}\n\
          ConditionFileIsExecutable={path}\n\
          CollectMode=inactive-or-failed\n\n\
          [Service]\n\
@@ -265,7 +265,7 @@ pub(super) fn operator_socket(helper: &OperatorHelper) -> String {
     };
     format!(
         "{MARK}[Unit]\n\
-         Description=cpushield: requests of operators of shield {shield}\n\n\
+         Description=cpushield: operator requests for shield {shield}\n\n\
          [Socket]\n\
          ListenStream={socket}\n\
          SocketUser=root\n\

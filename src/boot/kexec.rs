@@ -72,7 +72,7 @@ fn find_image(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
     let (place, version) = (&entry.place, &entry.version);
     if entry.args.contains('$') {
         let args = &entry.args;
-        return Err(format!("{place}: the loader computes the command line as it boots: {args}"));
+        return Err(format!("{place}: the loader computes the command line at boot: {args}"));
     }
     let (kernel, initrd) = match &entry.files {
         Some(files) => {
@@ -82,7 +82,7 @@ fn find_image(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
                 more => {
                     let more = more.join(", ");
                     return Err(format!(
-                        "{place} has several initial RAM disks, {more}: only one can be loaded"
+                        "{place} has several initial RAM disks ({more}), but only one can be loaded"
                     ));
                 }
             };
@@ -125,7 +125,7 @@ fn find_unnamed_file(
 ) -> Result<String, String> {
     first_existing(host, paths).ok_or_else(|| {
         format!(
-            "{} does not name the {what} of kernel {}, and it is at none of {}",
+            "{} does not name the {what} of kernel {}, and it is not at any of {}",
             entry.place,
             entry.version,
             paths.join(", ")
@@ -143,7 +143,7 @@ fn find_entry_file(host: &Host, entry: &LoaderEntry, name: &str) -> Result<Strin
         paths.push(in_boot);
     }
     first_existing(host, &paths)
-        .ok_or_else(|| format!("{}: {name} is at none of {}", entry.place, paths.join(", ")))
+        .ok_or_else(|| format!("{}: {name} is not at any of {}", entry.place, paths.join(", ")))
 }
 
 /// Loads the kernel with the written parameters and asks systemd to start it. After an error no

@@ -73,12 +73,12 @@ impl fmt::Display for ParameterConflict {
             ParameterConflict::Beyond { present, wanted } => write!(
                 f,
                 "{present} is already on the command line; the kernel refuses {wanted} together \
-                 with it, because it does not know all of these CPUs"
+                 with it, because with this limit it does not know all of these CPUs"
             ),
             ParameterConflict::TooLong { bytes, limit } => write!(
                 f,
-                "the command line would have {bytes} bytes; this kernel reads {limit} and drops the \
-                 rest"
+                "the command line would have {bytes} bytes; this kernel reads only {limit} and \
+                 drops the rest"
             ),
             ParameterConflict::OpenQuote => {
                 f.write_str("a quote in the command line is never closed")

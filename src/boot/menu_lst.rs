@@ -34,7 +34,7 @@ pub(super) fn steps(
             ([], _) => {
                 format!("line {line}: unchanged: this kernel supports none of the parameters")
             }
-            (_, []) => format!("line {line}: unchanged: it has the parameters"),
+            (_, []) => format!("line {line}: unchanged: it already has the parameters"),
             (_, missing) => format!("line {line}: {text} {}", missing.join(" ")),
         });
     }

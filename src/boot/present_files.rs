@@ -64,7 +64,7 @@ fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
     let why = match space.free {
         _ if space.read_only => "it is mounted read-only".to_owned(),
         Some(free) if free < needed => {
-            format!("{} KiB are free, {} KiB are needed", free >> 10, needed >> 10)
+            format!("{} KiB are free, but {} KiB are needed", free >> 10, needed >> 10)
         }
         _ => return Ok(()),
     };

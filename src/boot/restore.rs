@@ -52,7 +52,7 @@ pub(super) fn find_loader(
     journal: &BootJournal,
 ) -> Result<&'static dyn BootLoader, BootError> {
     loaders::named(&journal.loader).ok_or_else(|| {
-        let why = format!("this version knows no boot loader {:?}", journal.loader);
+        let why = format!("this version of cpushield knows no boot loader {:?}", journal.loader);
         invalid_journal(store, why)
     })
 }
@@ -155,7 +155,10 @@ fn restore_earlier_text(
         }
     };
     if generator.is_some() && loader.without_trial(&changed) != changed {
-        return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
+        return Err(BootError::wrong(
+            format!("{path} would still contain cpushield's entries"),
+            None,
+        ));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &changed, access)?;
@@ -257,7 +260,10 @@ fn restore_file(
     // The file was generated again since, for example after a kernel was installed.
     let generated = generator.generate(host)?;
     if generator.without_ours(&generated) != generated {
-        return Err(BootError::wrong(format!("{path} would still contain our entries"), None));
+        return Err(BootError::wrong(
+            format!("{path} would still contain cpushield's entries"),
+            None,
+        ));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
     host.replace_file(path, &generated, access)?;

@@ -155,18 +155,20 @@ const fn group(
     FunctionGroup { function, operation, remedy, source }
 }
 
-const MODULES: &str = "load it before the shield (modprobe); programs that create user namespaces \
-                       may cause it: sysctl user.max_user_namespaces=0; sysctl \
-                       kernel.modules_disabled=1 blocks modules until the next boot";
-const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or keep an io_uring open";
+const MODULES: &str = "load the module before the shield is needed (modprobe); programs that \
+                       create user namespaces may cause module loads: sysctl \
+                       user.max_user_namespaces=0; sysctl kernel.modules_disabled=1 blocks module \
+                       loads until the next boot";
+const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or keep an io_uring instance open";
 const STAMPS: &str = "keep a socket with SO_TIMESTAMP open";
 const SPACES: &str =
-    "keep network namespaces while the shield is up; sysctl user.max_user_namespaces=0";
+    "do not remove network namespaces while the shield is up; sysctl user.max_user_namespaces=0";
 const TRACING: &str = "switch tracing on or off before the shield is needed";
 const PROGRAMS: &str =
-    "load BPF programs before the shield; sysctl kernel.unprivileged_bpf_disabled=2";
+    "load BPF programs before the shield is needed; sysctl kernel.unprivileged_bpf_disabled=2";
 const FLUSHES: &str = "end fewer processes and threads; before a critical phase run \
-                       `modprobe dummy; modprobe -r dummy`: cpushield explain kernel-tlb-flush";
+                       `modprobe dummy; modprobe -r dummy` (see \
+                       `cpushield explain kernel-tlb-flush`)";
 const PERF: &str = "do not use perf while the shield is up; to deny it to users, set sysctl \
                     kernel.perf_event_paranoid=3 on Debian, =4 on Ubuntu; a mainline kernel has \
                     no sysctl for it";

@@ -53,58 +53,57 @@ every CPU, isolated or not. Ranges of at most 33 pages are flushed by `do_kernel
 
 What frees addresses:
 * Threads and processes that end. With CONFIG_VMAP_STACK each has a kernel stack in a vmalloc area,
-and each CPU keeps two for reuse only (NR_CACHED_STACKS, kernel/fork.c). Fork storms are the usual
+and each CPU keeps only two for reuse (NR_CACHED_STACKS, kernel/fork.c). Fork storms are the usual
 source.
 * Modules and BPF programs that are loaded or removed.
 * Drivers, file systems and tracers that free large buffers with vfree().
 
-When it happens. The kernel collects the freed areas and flushes once for all of them, as soon as
-they exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
+When it happens. The kernel collects the freed areas and flushes once for all of them when they
+exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
 (lazy_max_pages() in mm/vmalloc.c). Then `drain_vmap_area_work` runs on a kworker of a housekeeping
 CPU, and `__purge_vmap_area_lazy` sends the flush. A run of seconds does not show this: under fork
-storms on 4 CPUs it came about every 160 s. vm_unmap_aliases() flushes at once, whatever the amount.
-On x86 every change of the access rights of kernel memory calls it (set_memory_*() in
+storms on 4 CPUs a flush occurred about every 160 s. vm_unmap_aliases() flushes at once, whatever
+the amount. On x86 every change to the page permissions of kernel memory calls it (set_memory_*() in
 arch/x86/mm/pat/set_memory.c), and so does freeing executable memory (vm_reset_perms() in
 mm/vmalloc.c).
 
-No tunable removes it: there is no mask, and the threshold is compiled in. What helps:
-* Trigger it before the critical phase. Any call of vm_unmap_aliases() frees what was collected:
+No tunable prevents the flush: there is no mask, and the threshold is compiled in. What helps:
+* Trigger it before the critical phase. Any call to vm_unmap_aliases() frees what was collected:
 load an unused module and remove it again (`modprobe dummy; modprobe -r dummy` interrupts every CPU
-a few times). The count then starts at 0.
+a few times). The count then starts again at 0.
 * Fork less in the critical phase: avoid services that start a program for each request, shell
 loops, and builds. Threads that keep running cost nothing.
 * Load modules and BPF programs before the shield is needed, and keep them loaded.
 
-Where it sends no interrupt. From 6.15 on, AMD processors with INVLPGB flush by that instruction
-(kernel_tlb_flush_all() in arch/x86/mm/tlb.c, commit 82378c6c2f43); look for `invlpgb` among the
-flags in /proc/cpuinfo. On arm64 the hardware broadcasts it (flush_tlb_kernel_range() in
-arch/arm64/include/asm/tlbflush.h). A series that defers the flush until a `nohz_full` CPU enters
-the kernel is under review (\"context_tracking,x86: Defer some IPIs until a user->kernel
-transition\", v8, March 2026).
+Where the flush sends no interrupt. From 6.15 on, AMD processors with INVLPGB flush with that
+instruction (kernel_tlb_flush_all() in arch/x86/mm/tlb.c, commit 82378c6c2f43); look for `invlpgb`
+among the flags in /proc/cpuinfo. On arm64 the hardware broadcasts the flush
+(flush_tlb_kernel_range() in arch/arm64/include/asm/tlbflush.h). A series that defers the flush
+until a `nohz_full` CPU enters the kernel is under review (\"context_tracking,x86: Defer some IPIs
+until a user->kernel transition\", v8, March 2026).
 
 Source: lazy_max_pages(), free_vmap_area_noflush(), drain_vmap_area_work() and
 __purge_vmap_area_lazy() in mm/vmalloc.c, flush_tlb_kernel_range() in arch/x86/mm/tlb.c (6.12).";
 
 const FRAMEBUFFER_CONSOLE: &str = "\
-A text console on a screen is a picture that the kernel draws. Two work items do it, and both are
-queued for the CPU that wrote to the console: a program on that CPU, or a message of the kernel.
-The queues are bound to CPUs, that of the cursor unless the kernel was booted with
-`workqueue.power_efficient=1`. So no cpuset, IRQ affinity or workqueue mask keeps them off the
-shield.
+A text console on a screen is a picture that the kernel draws. Two work items draw it. Both are
+queued on the CPU from which a program or the kernel wrote to the console. The queues are bound to
+CPUs; that of the cursor is unbound if the kernel was booted with `workqueue.power_efficient=1`. So
+no cpuset, IRQ affinity or workqueue mask keeps them off the shield.
 
 * `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again on
 the same CPU. Unlike other work it does not end by itself. `console-cursor-blink` stops it;
-`vt.global_cursor_default=0` on the kernel's command line means that there is no cursor.
+`vt.global_cursor_default=0` on the kernel's command line removes the cursor.
 * `drm_fb_helper_damage_work` copies what was drawn to the display, once for each burst of text. It
 ends when nothing more is written.
 
 What helps against the second:
-* The kernel writes fewer messages to the console: `dmesg -n 1` (/proc/sys/kernel/printk) leaves
+* Let the kernel write fewer messages to the console: `dmesg -n 1` (/proc/sys/kernel/printk) leaves
 only emergencies there. All messages stay in the log.
-* Programs on shielded CPUs do not write to the console of a screen. A serial line, a network login
-or a terminal of a desktop is no such console.
-* With `console=ttyS0` alone on the kernel's command line, messages of the kernel are not drawn.
-While a display server has the screen in graphics mode, nothing of the console is drawn.
+* Keep programs on shielded CPUs from writing to the console on a screen. A serial line, a network
+login or a desktop terminal is not such a console.
+* With `console=ttyS0` alone on the kernel's command line, kernel messages are not drawn. While a
+display server has the screen in graphics mode, the console is not drawn.
 
 Source: fbcon_add_cursor_work(), fb_flashcursor() and fbcon_is_active() in
 drivers/video/fbdev/core/fbcon.c;

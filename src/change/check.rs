@@ -64,10 +64,10 @@ impl fmt::Display for ChangeFault {
         match self {
             ChangeFault::Place { path } => {
                 let places = WRITES.join(", ");
-                write!(f, "expected a path below {places} without . and .., found {path:?}")
+                write!(f, "expected a path below {places} without . or .., found {path:?}")
             }
             ChangeFault::NotTaskList { path } => {
-                write!(f, "expected the file tasks of a cgroup, found {path:?}")
+                write!(f, "expected the `tasks` file of a cgroup, found {path:?}")
             }
             ChangeFault::NotOneLine => {
                 write!(f, "expected one line of at most {VALUE_BYTES_MAX} bytes as the value")

@@ -12,8 +12,8 @@ use crate::workflow::membership::add_processes;
 
 /// Move running processes into the shield
 ///
-/// All threads of a process move together. A single thread can only move where cpusets use cgroup
-/// version 1. The journal keeps the previous place of each thread; `remove` and `undo` restore it.
+/// All threads of a process move together. A single thread can be moved only if cpusets use cgroup
+/// v1. The journal keeps the previous place of each thread; `remove` and `undo` restore it.
 #[derive(Debug, clap::Args)]
 pub struct AddArgs {
     /// The active shield
@@ -26,7 +26,7 @@ pub struct AddArgs {
     /// Spread the threads over all shielded CPUs, one per CPU
     #[arg(long)]
     spread: bool,
-    /// Processes, or threads
+    /// Process or thread IDs
     #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }
@@ -35,12 +35,15 @@ pub struct AddArgs {
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield add 4711", "move process 4711 into the shield"),
-        ("cpushield add --cpu 3 $(pidof control)", "onto this shielded CPU"),
+        ("cpushield add --cpu 3 $(pidof control)", "move the process onto shielded CPU 3"),
     ],
     exit_codes: Some(&[
         ("0", "success: every process is in the shield"),
         USAGE,
-        ("3", "failure: no shield, or a process that cannot be moved; those before it stay"),
+        (
+            "3",
+            "failure: no shield, or a process cannot be moved; those before it stay in the shield",
+        ),
         BUG,
     ]),
 };

@@ -15,8 +15,8 @@ use std::path::PathBuf;
 
 /// Shield CPUs: apply a plan
 ///
-/// All original values are saved on disk before the first change. If an essential change fails, or
-/// the command is stopped (Ctrl-C, kill), it restores them immediately.
+/// All original values are saved to disk before the first change. If an essential change fails, or
+/// the command is stopped (Ctrl-C, kill), the originals are restored immediately.
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
     /// A plan saved with `cpushield plan -o FILE` (`-` is standard input)
@@ -34,7 +34,7 @@ pub struct ApplyArgs {
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Change an active shield even if programs in it lose all their CPUs; they move to new ones
+    /// Change an active shield even if programs in it lose all their CPUs; they get new CPUs
     #[arg(long, conflicts_with = "dry_run")]
     move_programs: bool,
     /// What the shield may do to others
@@ -50,18 +50,14 @@ pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield apply --cpus 3", "shield CPU 3"),
         ("cpushield apply shield.json", "apply a saved plan"),
-        ("cpushield apply --cpus 3 --dry-run", "print the shell commands only"),
+        ("cpushield apply --cpus 3 --dry-run", "only print the shell commands"),
         ("cpushield apply --all", "apply every shield of the policy"),
     ],
     exit_codes: Some(APPLY_EXIT_CODES),
 };
 
 const APPLY_EXIT_CODES: &[ExitCode] = &[
-    (
-        "0",
-        "success: the shield is active; settings that the kernel refused, and that the shield can \
-         do without, are listed",
-    ),
+    ("0", "success: the shield is active; optional settings that the kernel refused are listed"),
     USAGE,
     ("3", "failure: the shield cannot be planned or applied; the message says what was undone"),
     BUG,

@@ -54,10 +54,10 @@ enum BootCommand {
 
 #[derive(Debug, clap::Args)]
 struct ConcludeArgs {
-    /// Reboot into the old entry unless this is reached in time
+    /// Reboot into the old entry unless this comes up in time
     #[arg(long, value_name = "WHAT", requires = "within")]
     reboot_unless: Option<UntilArg>,
-    /// The time, from the start of the kernel
+    /// The time limit, counted from the start of the kernel
     #[arg(long, value_name = "TIME", value_parser = span)]
     within: Option<Duration>,
 }
@@ -65,7 +65,7 @@ struct ConcludeArgs {
 /// What must come up in the trial's boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum UntilArg {
-    /// A program waits for logins: a getty, sshd, a display manager
+    /// A program that accepts logins: a getty, sshd, a display manager
     Login,
     /// A login, and a default route over an interface that is up
     Network,
@@ -93,14 +93,15 @@ struct KernelArgs {
     /// Add a kernel parameter of your own: `nohlt`, `radeon.modeset=0`; repeatable
     #[arg(long, value_name = "WORD[=VALUE]")]
     parameter: Vec<String>,
-    /// Accept parameters that are neither in the kernel's document nor of one of its modules
+    /// Accept parameters that are neither in the kernel's documentation nor parameters of its
+    /// modules
     #[arg(long)]
     allow_unknown: bool,
-    /// Take the kernel parameters from this experiment (`experiment -o`) instead of a shield, for
-    /// the kernel that was measured
+    /// Take the kernel parameters from a row of this experiment (`experiment -o`) instead of a
+    /// shield; they are written for the kernel that was measured
     #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = SHIELD_OPTIONS)]
     from: Option<PathBuf>,
-    /// Name of the row of the experiment
+    /// Name of that row
     #[arg(long, value_name = "NAME", requires = "from")]
     row: Option<String>,
 }
@@ -161,19 +162,19 @@ struct BootApplyArgs {
     /// Add the new entries after all others, so that the default entry does not change
     #[arg(long)]
     keep_default: bool,
-    /// Boot with the parameters once; keep them if they are in force and `verify` holds, otherwise
-    /// boot the old entry again
+    /// Boot with the parameters once; keep them if they are in force and `verify` finds that the
+    /// shield holds, otherwise boot the old entry again
     #[arg(long, conflicts_with = "dry_run")]
     trial: bool,
-    /// With `--trial`: what must come up in that boot, or else the machine boots the old entry
-    /// again [default: what this boot has]
+    /// With `--trial`: what must come up in that boot; otherwise the machine boots the old entry
+    /// again [default: what is up in this boot]
     #[arg(long, value_name = "WHAT", requires = "trial")]
     until: Option<UntilArg>,
-    /// With `--trial`: how long that may take, from the start of the kernel
+    /// With `--trial`: how long that may take, counted from the start of the kernel
     #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
     #[arg(default_value = "5m")]
     within: Duration,
-    /// Start the chosen kernel immediately with kexec, without firmware and boot loader; running
+    /// Start the chosen kernel immediately with kexec, bypassing firmware and boot loader; running
     /// programs end as in a reboot
     #[arg(long, conflicts_with = "dry_run")]
     kexec: bool,
@@ -200,9 +201,12 @@ impl BootApplyArgs {
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield boot plan --cpus 2-3", "kernel parameters for the next boot"),
-        ("cpushield boot apply --trial", "boot once with them, and keep them if they hold"),
+        (
+            "cpushield boot apply --trial",
+            "boot once with the parameters, and keep them if the shield holds",
+        ),
         ("cpushield boot status", "parameters: requested, written, booted, in force"),
-        ("cpushield boot undo", "remove them"),
+        ("cpushield boot undo", "remove the parameters"),
     ],
     exit_codes: Some(EXIT_CODES),
 };
@@ -211,11 +215,14 @@ pub(super) const HELP: HelpTail = HelpTail {
 pub(super) const PLAN_HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield boot plan --cpus 2-3", "what a boot with CPUs 2 and 3 shielded needs"),
-        ("cpushield boot plan --kernels '*-rt-*'", "for these kernels only"),
-        ("cpushield boot plan --from results.json --row tickless", "as in an experiment"),
+        ("cpushield boot plan --kernels '*-rt-*'", "only for real-time kernels"),
+        (
+            "cpushield boot plan --from results.json --row tickless",
+            "the parameters of a row of an experiment",
+        ),
     ],
     exit_codes: Some(&[
-        ("0", "success: the kernels can get the parameters"),
+        ("0", "success: the parameters can be written"),
         USAGE,
         ("3", "failure: no parameter applies, or the boot loader's files cannot be read"),
         BUG,
@@ -225,16 +232,16 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
 /// The end of the help of `boot apply`.
 pub(super) const APPLY_HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield boot apply --cpus 2-3 --dry-run", "print the files only"),
+        ("cpushield boot apply --cpus 2-3 --dry-run", "only print the files"),
         ("cpushield boot apply --cpus 2-3", "add boot entries; reboot to use them"),
         (
             "cpushield boot apply --trial --until network --within 5m",
-            "boot once; boot the old entry again unless the network comes up",
+            "boot once; fall back to the old entry unless the network comes up in time",
         ),
         ("cpushield boot apply --parameter nohlt", "with a parameter of your own"),
     ],
     exit_codes: Some(&[
-        ("0", "success: the parameters are written, or were already present"),
+        ("0", "success: the parameters were written, or were already present"),
         USAGE,
         ("3", "failure; the message says whether all files were restored"),
         BUG,
@@ -260,19 +267,19 @@ pub(super) const STATUS_HELP: HelpTail = HelpTail {
 pub(super) const CONCLUDE_HELP: HelpTail = HelpTail {
     examples: &[(
         "cpushield boot conclude",
-        "after a trial boot: keep the parameters if a shield holds; systemd runs this by itself",
+        "after a trial boot: keep the parameters if a shield holds (run automatically by systemd)",
     )],
     exit_codes: Some(&[
         ("0", "success: the parameters are kept or removed"),
         USAGE,
-        ("3", "failure: no trial boot waits for its end, or the boot files cannot be written"),
+        ("3", "failure: no trial boot is pending, or the boot files cannot be written"),
         BUG,
     ]),
 };
 
 /// The end of the help of `boot undo`.
 pub(super) const UNDO_HELP: HelpTail = HelpTail {
-    examples: &[("cpushield boot undo", "remove the parameters; the next boot has the old ones")],
+    examples: &[("cpushield boot undo", "remove the parameters; the next boot uses the old ones")],
     exit_codes: Some(&[
         ("0", "success: the boot loader's files are restored, or there was nothing to undo"),
         USAGE,

@@ -11,8 +11,8 @@ use crate::workflow::comparison::compare_groups;
 /// Compare measurements and tell which differences are significant
 ///
 /// A file is the output of `latency --json` or `verify --json`. The first file or group is the
-/// baseline. Only repeated runs can tell a difference from chance. 5 interleaved runs of each
-/// (before, after, before, after, …) are best.
+/// baseline. Only repeated runs can distinguish a real difference from chance. Five interleaved
+/// runs of each configuration (before, after, before, after, …) are best.
 #[derive(Debug, clap::Args)]
 pub struct CompareArgs {
     /// A file, or repeated runs of one configuration: before=a1.json,a2.json
@@ -27,7 +27,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         (
             "cpushield compare off=a1.json,a2.json,a3.json,a4.json \
                  on=b1.json,b2.json,b3.json,b4.json",
-            "repeated runs, to tell differences from chance",
+            "repeated runs, to distinguish real differences from chance",
         ),
     ],
     exit_codes: None,

@@ -15,7 +15,7 @@ use crate::workflow::take_down::check_restored;
 /// given.
 #[derive(Debug, clap::Args)]
 pub struct DisableArgs {
-    /// Also take down now what every boot applied, as `cpushield undo` does
+    /// Also take down the shields that were enabled, as `cpushield undo` does
     #[arg(long)]
     now: bool,
 }
@@ -27,7 +27,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield disable --now", "also take the active shield down"),
     ],
     exit_codes: Some(&[
-        ("0", "success: no boot applies a shield; with --now: all changes are undone"),
+        ("0", "success: no shield is applied at boot; with --now: all changes are also undone"),
         USAGE,
         ("3", "failure: the file cannot be removed, or a change cannot be undone"),
         BUG,

@@ -42,7 +42,7 @@ pub(super) const HELP: HelpTail = HelpTail {
     exit_codes: Some(&[
         ("0", "success: the file is written; with --now: the shield is also active"),
         USAGE,
-        ("3", "failure: the shield cannot be planned or applied, or the file not written"),
+        ("3", "failure: the shield cannot be planned or applied, or the file cannot be written"),
         BUG,
     ]),
 };

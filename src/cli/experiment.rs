@@ -22,7 +22,7 @@ use std::path::PathBuf;
 /// The file has rows, which are configurations, and columns, which are measurements. An example is
 /// in share/doc/cpushield/examples/experiment.toml, below /usr or /usr/local. Measurements are
 /// interleaved and repeated, and each shield is undone after its measurement. After a crash or a
-/// power failure, --resume continues. At the end the machine is in its original state.
+/// power failure, --resume continues. At the end, the machine is back in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(group = clap::ArgGroup::new("subject"))]
@@ -32,7 +32,7 @@ pub struct ExperimentArgs {
     /// TOML file with the rows and columns
     #[arg(value_name = "FILE", groups = ["what", "subject"])]
     file: Option<PathBuf>,
-    /// Show the order, the duration and the number of reboots, and do nothing
+    /// Only show the order, the duration and the number of reboots
     #[arg(long, requires = "subject")]
     dry_run: bool,
     /// Reboot the machine automatically for rows with kernel parameters; without this option, those
@@ -42,11 +42,11 @@ pub struct ExperimentArgs {
     /// Write the results as JSON to this file at the end
     #[arg(long, short, value_name = "FILE", requires = "subject")]
     output: Option<PathBuf>,
-    /// Find a minimal set of options of a row that meets the goal (--max or --max-entries)
+    /// Find a minimal set of a row's options that meets the goal (--max or --max-entries)
     ///
     /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
     /// Each configuration is measured until a sequential test decides. Passes repeat until no
-    /// option of the result can be left out alone.
+    /// single option of the result can be left out.
     #[arg(long, requires = "file", requires = "goal", group = "search")]
     minimize: bool,
     /// The row that --minimize starts from [default: the last row that can be measured]
@@ -69,7 +69,7 @@ pub struct ExperimentArgs {
     /// Goal: no latency longer than this
     #[arg(long, value_name = "TIME", group = "goal", requires = "search", value_parser = input::span_ns)]
     max: Option<u64>,
-    /// Goal: at most N entries into the kernel on each measured CPU, per measurement
+    /// Goal: at most N kernel entries on each measured CPU, per measurement
     #[arg(long, value_name = "N", group = "goal", requires = "search", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Resume an interrupted run
@@ -100,10 +100,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield experiment lathe.toml --dry-run", "show the order and the duration"),
         ("cpushield experiment lathe.toml --reboot -o result.json", "measure across reboots"),
         ("cpushield experiment --status", "show the results so far"),
-        (
-            "cpushield experiment lathe.toml --minimize --max 20us",
-            "find the options that are needed",
-        ),
+        ("cpushield experiment lathe.toml --minimize --max 20us", "find which options are needed"),
         (
             "cpushield experiment --between good.json bad.json --max 20us",
             "find what broke the goal",

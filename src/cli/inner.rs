@@ -28,7 +28,7 @@ enum InternalCommand {
         /// The name of the shield to undo
         shield: String,
     },
-    /// Ban the shielded CPUs from an irqbalance that has just started
+    /// Exclude the shielded CPUs from an irqbalance that has just started
     #[command(name = NAMES.ban)]
     Ban,
     /// Answer a request of an operator on standard input
@@ -38,7 +38,7 @@ enum InternalCommand {
         #[arg(long, value_name = "NAME")]
         only_shield: Option<String>,
     },
-    /// Keep CPUs modestly busy
+    /// Put a light load on CPUs
     #[command(name = NAMES.gentle_load)]
     Load,
     /// A load of `latency`

@@ -44,7 +44,7 @@ pub(super) fn node_number(text: &str) -> Result<usize, String> {
 /// # Errors
 /// The text is not one.
 pub(super) fn amount(text: &str) -> Result<u64, String> {
-    number(text, 0..=u64::MAX, "a whole number, 0 or more")
+    number(text, 0..=u64::MAX, "a whole number that is 0 or more")
 }
 
 /// Parses a `SCHED_FIFO` priority, 1 to 99.
@@ -52,7 +52,7 @@ pub(super) fn amount(text: &str) -> Result<u64, String> {
 /// # Errors
 /// The text is not one.
 pub(super) fn priority(text: &str) -> Result<u32, String> {
-    number(text, 1..=99, "a priority, 1 to 99")
+    number(text, 1..=99, "a priority from 1 to 99")
 }
 
 /// Parses a real-time priority, 1 to 98. The kernel's threads need a higher one.
@@ -60,7 +60,7 @@ pub(super) fn priority(text: &str) -> Result<u32, String> {
 /// # Errors
 /// The text is not one.
 pub(super) fn lower_priority(text: &str) -> Result<u32, String> {
-    number(text, 1..=98, "a priority, 1 to 98")
+    number(text, 1..=98, "a priority from 1 to 98")
 }
 
 /// Parses a nice value.
@@ -68,7 +68,7 @@ pub(super) fn lower_priority(text: &str) -> Result<u32, String> {
 /// # Errors
 /// The text is not one.
 pub(super) fn nice(text: &str) -> Result<i32, String> {
-    number(text, -20..=19, "a nice value, -20 to 19")
+    number(text, -20..=19, "a nice value from -20 to 19")
 }
 
 /// Parses a time with a unit, in the form of every TIME option ([`parse_span`]).
@@ -111,5 +111,5 @@ fn number<T: FromStr + PartialOrd>(
     what: &str,
 ) -> Result<T, String> {
     let number = text.parse().ok().filter(|number| range.contains(number));
-    number.ok_or_else(|| format!("it is not {what}"))
+    number.ok_or_else(|| format!("not {what}"))
 }

@@ -28,7 +28,7 @@ use std::time::Duration;
 /// shows its results so far.
 ///
 /// Exit code 0: the measurement is complete, and every limit holds. Exit code 1: a limit does not
-/// hold or is unknown.
+/// hold, or it is unknown whether it holds.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
                             cpushield latency [OPTIONS] --resume <FILE>")]
@@ -67,18 +67,18 @@ pub struct LatencyArgs {
     /// Limit: no latency longer than this
     #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
     max: Option<u64>,
-    /// Limit: the max jitter of every thread is in this range of LinuxCNC
+    /// Limit: the max jitter of every thread is within this LinuxCNC range
     #[arg(long, value_name = "GRADE", value_enum)]
     linuxcnc: Option<LinuxCncGrade>,
     /// Policy file with the limits that no option sets; if it has several shields, --shield selects
     /// one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Trace the CPUs and report what ran during each worst latency. Tracing overhead is included
+    /// Trace the CPUs and report what ran during the worst latencies. Tracing overhead is included
     /// in the results
     #[arg(long)]
     why: bool,
-    /// Write the histogram to this file in the format of cyclictest
+    /// Write the histogram to this file in cyclictest's format
     #[arg(long, value_name = "FILE")]
     histogram: Option<PathBuf>,
     /// Write the histograms to this file as an HDR log

@@ -48,7 +48,7 @@ use std::process::ExitCode;
 #[command(
     name = "cpushield",
     version,
-    long_version = concat!(env!("CARGO_PKG_VERSION"), "\nfor Linux on x86_64 only, so far"),
+    long_version = concat!(env!("CARGO_PKG_VERSION"), "\nonly for Linux on x86_64, so far"),
     propagate_version = true
 )]
 pub struct Cli {
@@ -70,10 +70,10 @@ pub struct GlobalArgs {
     /// Hide progress and status lines; print results, warnings and errors
     #[arg(long, short, global = true)]
     pub quiet: bool,
-    /// Use a machine recorded by `survey --record` instead of the active one
+    /// Use a machine recorded by `survey --record` instead of this one
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Directory of the journal [default: /var/lib/cpushield of the machine]
+    /// Directory of the journal [default: /var/lib/cpushield on the machine]
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Log each file access and each command to this file

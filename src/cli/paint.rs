@@ -26,8 +26,7 @@ pub(super) fn show_done<T: Serialize>(
     document: &T,
     blocks: impl FnOnce() -> Vec<ReportBlock>,
 ) -> Result<(), Failure> {
-    let hint =
-        "the command is done, and only its text is lost; to see the result: cpushield status";
+    let hint = "the command completed, but its output is lost; to see the result: cpushield status";
     show(ui, document, blocks).map_err(|failure| failure.hint(hint))
 }
 

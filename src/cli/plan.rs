@@ -24,7 +24,8 @@ pub struct PlanArgs {
     /// Show every step with its command
     #[arg(long, short)]
     pub verbose: bool,
-    /// Save the plan for `cpushield apply FILE`; with `--from` the policy, with `--export` the text
+    /// Save the plan for `cpushield apply FILE`; with `--from`, save the policy; with `--export`,
+    /// save the text
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show a policy with the CPUs that another tool has isolated on this machine

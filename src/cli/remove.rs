@@ -30,12 +30,12 @@ pub struct RemoveArgs {
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield remove 4711", "move process 4711 out of the shield"),
-        ("cpushield remove $(pidof control)", "move every process of this name"),
+        ("cpushield remove $(pidof control)", "move every process with this name"),
     ],
     exit_codes: Some(&[
         ("0", "success: every process is out of the shield"),
         USAGE,
-        ("3", "failure: no shield, or a process that cannot be moved; those before it are out"),
+        ("3", "failure: no shield, or a process cannot be moved; those before it stay outside"),
         BUG,
     ]),
 };

@@ -46,15 +46,15 @@ pub struct ReportArgs {
 /// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ReportFormat {
-    /// One page
+    /// A self-contained page
     Html,
-    /// One picture
+    /// A single picture
     Svg,
     /// Markdown, without pictures
     Md,
-    /// All documents in one
+    /// All documents in one JSON document
     Json,
-    /// Lines for a terminal
+    /// Text, as on a terminal
     Text,
 }
 
@@ -124,7 +124,7 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
         (None, _, Some("json")) => ReportFormat::Json,
         (None, _, Some("txt")) => ReportFormat::Text,
         (None, _, Some("png")) => {
-            return Err(Failure::usage("cannot draw a PNG: that needs fonts and a renderer")
+            return Err(Failure::usage("cannot draw a PNG, which needs fonts and a renderer")
                 .hint("write an .svg and convert it: rsvg-convert -z 2 report.svg -o report.png"));
         }
         (None, Some(file), _) => {

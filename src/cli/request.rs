@@ -48,7 +48,7 @@ impl DisturbArgs {
 #[command(next_help_heading = "The shield")]
 pub struct RequestArgs {
     /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU), `isolated`, `active`, `boot`,
-    /// `all`; `^` leaves out: `all,^0-1`
+    /// `all`; `^` excludes CPUs: `all,^0-1`
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
     /// Number of CPUs; cpushield chooses them
@@ -57,18 +57,18 @@ pub struct RequestArgs {
     /// Choose CPUs near this device, for example `eth0` or `nvme0n1`
     #[arg(long, value_name = "DEVICE")]
     pub near: Option<String>,
-    /// Choose CPUs of this NUMA node
+    /// Choose CPUs on this NUMA node
     #[arg(long, value_name = "N", value_parser = input::node_number)]
     pub node: Option<usize>,
     /// Shield all CPUs of a NUMA node, which then has no housekeeping CPU: the best node, or the
-    /// one of --node; with --cpus, allow the list to take whole nodes
+    /// one that --node names; with --cpus, allow the list to include whole nodes
     #[arg(long, conflicts_with_all = ["count", "share"])]
     pub whole_node: bool,
-    /// Shield whole groups only, so that housekeeping CPUs share no core, L2 or L3 with them
+    /// Shield only whole groups, so that housekeeping and shielded CPUs share no core, L2 or L3
     #[arg(long, value_enum)]
     pub share: Option<ShareLevel>,
-    /// What runs on the SMT siblings of the shielded cores [default: idle; but programs run on
-    /// every CPU that --cpus lists]
+    /// What runs on the SMT siblings of the shielded cores [default: idle, except that programs run
+    /// on every CPU that --cpus lists]
     #[arg(long, value_enum)]
     pub siblings: Option<Siblings>,
     /// Let the scheduler balance the shield's own programs among its CPUs

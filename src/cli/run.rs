@@ -13,16 +13,17 @@ use std::process::ExitCode;
 
 /// Run a program in the shield
 ///
-/// The program runs under SCHED_OTHER on the shielded CPU with the fewest programs. Nothing
-/// competes with it there, so a real-time priority only helps if its own threads compete with each
-/// other. Signals are forwarded to the program. Its exit status is returned (128+n for signal n).
+/// The program runs under SCHED_OTHER on the shielded CPU with the fewest programs. Programs
+/// outside the shield do not compete with it there. So a real-time priority only helps if threads
+/// in the shield compete with each other. Signals are forwarded to the program. Its exit status is
+/// returned (128+n for signal n).
 ///
 /// With --fifo and --rr, the kernel threads of that CPU (rcuc, ktimers, ksoftirqd and others) run
-/// at a higher priority until the program ends. A kernel hangs without them, so the highest
-/// priority of a program is 98.
+/// at a higher priority until the program ends. The kernel hangs if they cannot run, so a program's
+/// highest priority is 98.
 ///
-/// The program gets its CPUs in CPUSHIELD_CPUS. LinuxCNC reads its CPU from RTAPI_CPU_NUMBER, which
-/// is the highest of them unless you have set it.
+/// The environment variable CPUSHIELD_CPUS lists the program's CPUs. LinuxCNC reads its CPU from
+/// RTAPI_CPU_NUMBER, which is set to the highest of them unless you have set it.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// The active shield
@@ -49,8 +50,8 @@ pub struct RunArgs {
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = parse_deadline)]
     deadline: Option<SchedPolicy>,
-    /// Highest priority that the program sets by itself, 1 to 98; the kernel threads of the
-    /// shield's CPUs get a higher one
+    /// Highest priority that the program itself sets, 1 to 98; the kernel threads of the shield's
+    /// CPUs get a higher one
     #[arg(long, value_name = "P", group = "policy", value_parser = input::lower_priority)]
     own_priority: Option<u32>,
     /// Nice value under SCHED_OTHER, -20 to 19
@@ -60,7 +61,7 @@ pub struct RunArgs {
     /// User and group of the program, by name or number
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
-    /// Remove the limit on locked memory, and report after a second whether the program locked any
+    /// Remove the limit on locked memory; after one second, report whether the program locked any
     #[arg(long)]
     lock_memory: bool,
     /// The program and its arguments

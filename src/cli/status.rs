@@ -22,8 +22,8 @@ use std::process::ExitCode;
 /// covers every other case: a setting has changed, a foreign task is on a shielded CPU, the shield
 /// is incomplete, or its state is unknown.
 ///
-/// Every user can run it. Only root can compare the settings with those that `apply` left; for
-/// other users, the output says what was not checked.
+/// Any user can run it. Only root can compare the settings with those that `apply` made; for other
+/// users, the output says what was not checked.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     /// The active shield

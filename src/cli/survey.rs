@@ -15,11 +15,11 @@ use std::process::ExitCode;
 
 /// Show the machine, its isolated CPUs and obstacles to isolation
 ///
-/// The survey changes nothing. As root, it rewrites each interrupt's current affinity to find
-/// out which interrupts can be moved. It lists what it could not read at the end, with the reasons.
+/// The survey changes nothing. As root, it rewrites each interrupt's current affinity to find out
+/// which interrupts can be moved. At the end, it lists what it could not read, with the reasons.
 #[derive(Debug, clap::Args)]
 pub struct SurveyArgs {
-    /// Also save the files that the survey reads in DIR, without private data
+    /// Also save in DIR the files that the survey reads, without private data
     ///
     /// Use the recording for bug reports, or with `--root DIR` to try plans on another machine. It
     /// leaves out names of user programs, command lines, host names, hardware addresses and serial
@@ -39,7 +39,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield survey --root machine", "read that recording on another computer"),
     ],
     exit_codes: Some(&[
-        ("0", "success; with --lint: no finding"),
+        ("0", "success; with --lint: no findings"),
         ("1", "with --lint: at least one finding"),
         USAGE,
         ("3", "failure: the machine or the recording cannot be read or written"),

@@ -33,7 +33,7 @@ pub struct TryArgs {
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield try", "5 seconds without and 5 seconds with a shield"),
-        ("cpushield try --cpus 3 --for 1m", "shield CPU 3, for a longer time"),
+        ("cpushield try --cpus 3 --for 1m", "shield CPU 3, and watch it for longer"),
         ("cpushield try --price", "also measure the cost to all other programs"),
     ],
     exit_codes: Some(EXIT_CODES),

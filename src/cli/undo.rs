@@ -23,7 +23,7 @@ use crate::workflow::undo_shields::{UndoDocument, UndoTarget, undo_shields};
 /// shield that `cpushield enable` makes at every boot stays enabled.
 #[derive(Debug, clap::Args)]
 pub struct UndoArgs {
-    /// Take all shields down, the last one first
+    /// Take all shields down, the newest first
     #[arg(long, conflicts_with = "shield")]
     all: bool,
     /// With --all: take down only the shields of this policy file
@@ -33,7 +33,7 @@ pub struct UndoArgs {
     #[arg(long)]
     forget: bool,
     /// Change nothing while systemd shuts the system down, or if the shield is not active (for
-    /// units)
+    /// systemd units)
     #[arg(long)]
     unless_shutdown: bool,
     /// The active shield
@@ -65,7 +65,7 @@ pub(super) const HELP: HelpTail = HelpTail {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &UndoArgs) -> Result<(), Failure> {
     let mut work = global.open_to_change(ui)?;
     if args.unless_shutdown && shuts_down(&work) {
-        work.ui.status("the system shuts down, so the shield stays");
+        work.ui.status("the system is shutting down, so the shield stays");
         return Ok(());
     }
     match args.active.select(&mut work) {

@@ -25,7 +25,7 @@ use std::time::Duration;
 ///
 /// Without a command, a busy loop runs on the CPUs and reads the clock. A gap between two reads is
 /// time that something else took. The result is unknown if your program ends in the first half of
-/// the time, or if the CPU is idle all the time.
+/// the time, or if the CPU is idle the whole time.
 ///
 /// With --fix, every change becomes part of the active shield, and `cpushield undo` reverts it. A
 /// given program is started again for each verification. The last verification decides the exit
@@ -44,15 +44,15 @@ pub struct VerifyArgs {
     /// Warm-up: how long the workload runs before the watch starts; 0s for a short program
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = input::time)]
     warmup: Duration,
-    /// Limit: at most N entries into the kernel on each CPU
+    /// Limit: at most N kernel entries on each CPU
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Limit: no gap longer than this, for example 5us. With your own program this can only be
     /// checked on bare metal with an SMI counter
     #[arg(long, value_name = "TIME", value_parser = input::span)]
     max_gap: Option<Duration>,
-    /// Take limits that no option sets from this policy file; if it has several shields, --shield
-    /// selects one
+    /// Policy file with the limits that no option sets; if it has several shields, --shield selects
+    /// one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Watch the programs that already run on the CPUs, and start none
@@ -65,13 +65,13 @@ pub struct VerifyArgs {
     #[arg(long)]
     syscalls: bool,
     /// Stop at the first breach of a limit, and report what ran then. Only the end of the trace is
-    /// kept, also for --trace-dat and --perfetto, so a watch can last for days
+    /// kept, even for --trace-dat and --perfetto, so a watch can last for days
     #[arg(long)]
     stop_on_breach: bool,
-    /// With --stop-on-breach: how much of the trace before the breach is kept, at least
+    /// With --stop-on-breach: minimum length of the trace to keep before the breach
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = input::span)]
     before: Duration,
-    /// Record the kernel stack of each event. This costs the watched CPUs some microseconds per
+    /// Record the kernel stack of each event. This costs the watched CPUs a few microseconds per
     /// event
     #[arg(long)]
     stacks: bool,
@@ -93,7 +93,7 @@ pub struct VerifyArgs {
     /// once a minute. An interrupted watch cannot be resumed, but the file says how long it lasted
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Program to run and watch in the shield; it is stopped when the time is over
+    /// Program to run and watch in the shield; it is stopped when the time is up
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
     /// The active shield

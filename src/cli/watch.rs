@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Shows which CPUs are shielded and what enters the kernel there. The rates come from kernel
 /// counters, which rarely name a culprit. The view itself never runs on a shielded CPU.
 ///
-/// On a terminal, `q` quits, `s` shows shielded CPUs only, and the arrow keys scroll. Otherwise it
-/// prints one frame. With --json it prints a line per interval until it is stopped.
+/// On a terminal, `q` quits, `s` shows shielded CPUs only, and the arrow keys scroll. Without a
+/// terminal, it prints one frame. With --json, it prints a line per interval until it is stopped.
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
     /// Time between two updates

@@ -99,12 +99,12 @@ impl fmt::Display for PairDoubt {
         match self {
             PairDoubt::NotInterleaved { base, other } => write!(
                 f,
-                "all runs of one group come before those of the other: a drift with time cannot \
-                 be distinguished from an effect of {base} and {other}; {}",
+                "all runs of one group come before those of the other: a drift over time cannot \
+                 be distinguished from a difference between {base} and {other}; {}",
                 self.advice().unwrap_or_default()
             ),
             PairDoubt::NoStartTime => f.write_str(
-                "a document has no start time of its run, so a drift with time cannot be \
+                "a document does not say when its run started, so a drift over time cannot be \
                  distinguished from an effect",
             ),
             PairDoubt::RunsOverlapped { runs } => {
@@ -142,12 +142,12 @@ impl fmt::Display for PairNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PairNote::OnlyInOneGroup { group, role } => {
-                write!(f, "only {group} has {role}; so they are not compared")
+                write!(f, "only {group} has {role}, so they are not compared")
             }
             PairNote::RunCountsDiffer { base, other } => write!(
                 f,
-                "the worst of {base} runs is compared with that of {other}: more runs have a \
-                 worse maximum"
+                "the worst of {base} runs is compared with the worst of {other}: the maximum \
+                 grows with the number of runs"
             ),
         }
     }
@@ -186,18 +186,18 @@ impl fmt::Display for FindingReason {
         match self {
             FindingReason::DoubtfulRuns { runs } => write!(f, "doubtful: {}", runs.join(", ")),
             FindingReason::LengthsDiffer => {
-                f.write_str("the runs differ in length, and a longer run sees a worse worst case")
+                f.write_str("the runs differ in length, and the worst case grows with the length")
             }
-            FindingReason::CpusDiffer => {
-                f.write_str("the runs differ in CPUs, and more CPUs see a worse worst case")
-            }
+            FindingReason::CpusDiffer => f.write_str(
+                "the runs differ in CPU count, and the worst case grows with that count",
+            ),
             FindingReason::TooFewRuns { needed } => {
-                write!(f, "{needed} runs of each would be needed")
+                write!(f, "{needed} runs of each group would be needed")
             }
             FindingReason::OneOfMany { figures, needed } => write!(
                 f,
-                "the runs of the groups do not overlap, but one of {figures} figures may look so \
-                 by chance; {needed} runs of each would be needed"
+                "the runs of the groups do not overlap, but by chance one of {figures} figures may \
+                 look like that; {needed} runs of each group would be needed"
             ),
         }
     }

@@ -145,18 +145,18 @@ impl fmt::Display for InapplicableReason {
             }
             Self::NoFramebufferConsole => "the console has no framebuffer",
             Self::TracefsUnmounted => "tracefs is not mounted",
-            Self::OwnTraceBuffers => "each trace of this kernel has its own buffers",
+            Self::OwnTraceBuffers => "on this kernel, each trace has its own buffers",
             Self::TickContinues => {
                 "the tick continues on the shield; other timers there are listed below"
             }
             Self::CpusetNotV2 => {
-                "a v1 cpuset would lose the CPU, and without cpusets work returns to it"
+                "a v1 cpuset would lose the CPU, and without cpusets, tasks return to it"
             }
             Self::SiblingsStayOnline => {
-                "the request leaves SMT siblings online (--siblings offline)"
+                "the request leaves SMT siblings online (to change that: --siblings offline)"
             }
             Self::NoIdleStates => "this machine has no idle states to choose from",
-            Self::NoWorkqueueMasks => "no masks of workqueues are visible",
+            Self::NoWorkqueueMasks => "no workqueue masks are visible",
             Self::TickAlwaysOn => {
                 "this kernel cannot stop the tick of a busy CPU (built without CONFIG_NO_HZ_FULL)"
             }
@@ -165,7 +165,7 @@ impl fmt::Display for InapplicableReason {
             }
             Self::NoRcuOffload => "this kernel was built without CONFIG_RCU_NOCB_CPU",
             Self::NoIrqMasks => "this machine shows no interrupt masks",
-            Self::IrqMasksUnknown => "the masks of interrupts are unknown",
+            Self::IrqMasksUnknown => "the interrupt masks are unknown",
             Self::WatchdogOff => "the lockup detectors are off",
             Self::NoWatchdog => "this kernel has no lockup detectors",
             Self::WatchdogUnknown => "it is unknown whether this kernel has lockup detectors",
@@ -173,14 +173,17 @@ impl fmt::Display for InapplicableReason {
             Self::NoSteeredPackets => "no interface steers packets to the shield",
             Self::NoBoundQueue => "no transmit queue is bound to the shield",
             Self::OneMemoryNode => "this machine has one memory node",
-            Self::FrequencySet => "governor userspace would forget the frequency that is set",
+            Self::FrequencySet => "the userspace governor would lose the frequency that is set",
             Self::LeastPerformanceLost => {
-                "without turbo the driver would lower intel_pstate/min_perf_pct for good"
+                "without turbo the driver would lower intel_pstate/min_perf_pct permanently"
             }
             Self::BoostOfPolicies => {
-                "since 6.11 each frequency policy has a switch of its own, and this one sets all"
+                "since 6.11 each frequency policy has a switch of its own, and this one sets them \
+                 all"
             }
-            Self::NoThrottling => "since 6.12 only kernels with CONFIG_RT_GROUP_SCHED throttle",
+            Self::NoThrottling => {
+                "since 6.12 only kernels with CONFIG_RT_GROUP_SCHED throttle real-time tasks"
+            }
         })
     }
 }

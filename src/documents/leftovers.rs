@@ -33,7 +33,7 @@ impl fmt::Display for Leftovers {
         let cpus = &self.cpus;
         write!(f, "timers and delayed work items that were armed on CPU {cpus} re-arm there. ")?;
         match &self.seen {
-            None => write!(f, "Which ones is unknown: /proc/timer_list was not read. ")?,
+            None => write!(f, "It is unknown which: /proc/timer_list was not read. ")?,
             Some(seen) if seen.is_empty() => write!(f, "No high-resolution timer was seen. ")?,
             Some(seen) => {
                 let mut names = Vec::new();
@@ -50,12 +50,12 @@ impl fmt::Display for Leftovers {
                 }
             }
         }
-        write!(f, "No kernel file shows delayed work items and timers of the timer wheel. ")?;
+        write!(f, "No kernel file shows delayed work items or timers of the timer wheel. ")?;
         match &self.obstacle {
             None => write!(
                 f,
                 "`--on cpu-hotplug-cycle` moves all of them: it takes the CPU offline and online. \
-                 Cost: all CPUs stop during that (stop_machine), for an unknown time"
+                 Cost: this stops all CPUs (stop_machine) for an unknown time"
             ),
             Some(why) => write!(f, "Nothing can move them on this machine: {why}"),
         }

@@ -87,17 +87,19 @@ impl fmt::Display for LoadDoubt {
             }
             LoadDoubt::NotCounted => f.write_str("the kernel has no counter for its work"),
             LoadDoubt::DidNothing => f.write_str("it did nothing"),
-            LoadDoubt::NothingFinished => f.write_str("it completed nothing in the measured time"),
+            LoadDoubt::NothingFinished => {
+                f.write_str("it completed nothing during the measurement")
+            }
             LoadDoubt::ThreadsIdle { count, of } => {
                 write!(f, "{count} of {of} threads never started")
             }
             LoadDoubt::ThreadsEnded { count, of } => {
-                write!(f, "{count} of {of} threads ended before the end")
+                write!(f, "{count} of {of} threads ended before the measurement did")
             }
             LoadDoubt::ThreadsFailed { count, of, answer } => {
                 write!(f, "{count} of {of} threads failed: {answer}")
             }
-            LoadDoubt::NotEnded => f.write_str("it did not end in time, and its figures are lost"),
+            LoadDoubt::NotEnded => f.write_str("it did not end in time, so its figures are lost"),
             LoadDoubt::NoFigures => f.write_str("it reported no figures"),
             LoadDoubt::ProgramFailed { message: Some(message) } => {
                 write!(f, "the program failed: {message}")

@@ -172,10 +172,13 @@ impl fmt::Display for LoadRefusal {
                 write!(f, "only {} of memory is free for {cpus} CPUs", format_bytes(*free_bytes))
             }
             Refusal::NeedsTwoCpus { cpus } => {
-                write!(f, "it needs two CPUs, and the load has only CPU {cpus}")
+                write!(f, "it needs two CPUs, but the load has only CPU {cpus}")
             }
             Refusal::NoMembarrier { answer } => {
-                write!(f, "this kernel does not support the needed membarrier(2): {answer}")
+                write!(
+                    f,
+                    "this kernel does not support the membarrier(2) command that it needs: {answer}"
+                )
             }
             Refusal::NoSockets { answer } => write!(f, "cannot create sockets: {answer}"),
             Refusal::NoConnection { answer } => {

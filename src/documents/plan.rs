@@ -287,8 +287,8 @@ impl fmt::Display for RefusedIrq {
             RefusedIrq::ServesOthers { cpus } => write!(f, "it serves CPU {cpus}"),
             RefusedIrq::OwnRequests => f.write_str("it fires only for I/O issued from the shield"),
             RefusedIrq::NotKnown => f.write_str(
-                "the reason is unknown: it is bound to its CPU, its chip cannot move interrupts, \
-                 or the kernel manages it (then isolcpus=managed_irq may help)",
+                "the reason is unknown: it may be bound to its CPU, its chip may be unable to move \
+                 interrupts, or the kernel may manage it (then isolcpus=managed_irq may help)",
             ),
         }
     }

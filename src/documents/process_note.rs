@@ -130,13 +130,21 @@ impl fmt::Display for ProcessNote {
             ProcessNote::PriorityLowered { asked, given } => write!(
                 f,
                 "{asked} is lowered to {given}: the kernel hangs when a program that never sleeps \
-                 has a higher priority than its threads"
+                 has a higher priority than the kernel's threads"
             ),
             ProcessNote::KernelThreadsRaised { threads, policy } => {
-                write!(f, "raised to {policy} until it ends: {}", threads.join(", "))
+                write!(
+                    f,
+                    "kernel threads raised to {policy} until the program ends: {}",
+                    threads.join(", ")
+                )
             }
             ProcessNote::InterruptThreadsWait { threads } => {
-                write!(f, "must wait while it does not sleep: {}", threads.join(", "))
+                write!(
+                    f,
+                    "interrupt threads that must wait while the program does not sleep: {}",
+                    threads.join(", ")
+                )
             }
             ProcessNote::MadeOrdinary { tid, policy } => {
                 write!(f, "{tid} had {policy}, now SCHED_OTHER")
@@ -164,13 +172,16 @@ impl fmt::Display for ProcessNote {
             }
             ProcessNote::NotMovedBack { comm, tid, error } => write!(f, "{comm} ({tid}): {error}"),
             ProcessNote::StaysRaised { comm, tid, priority } => {
-                write!(f, "{comm} stays raised for task {tid} of priority {priority}")
+                write!(f, "{comm} stays raised for task {tid} with priority {priority}")
             }
             ProcessNote::NotLowered { comm, answer } => {
                 write!(f, "{comm} stays raised: {answer}")
             }
             ProcessNote::RaisedThreadChanged { comm, policy } => {
-                write!(f, "another process changed the policy of {comm} to {policy}, so it stays")
+                write!(
+                    f,
+                    "another process changed the policy of {comm} to {policy}, so that policy stays"
+                )
             }
         }
     }

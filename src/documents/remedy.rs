@@ -85,10 +85,13 @@ impl fmt::Display for RemedyObstacle {
                  includes the shield"
             ),
             RemedyObstacle::IrqNotMovedYet { mask } => {
-                write!(f, "its mask is already CPU {mask}; it moves with its next interrupt")
+                write!(f, "its mask is already CPU {mask}; the interrupt moves when it next fires")
             }
             RemedyObstacle::IrqMovedSince { mask } => {
-                write!(f, "its mask is now CPU {mask}; this interrupt came before that took effect")
+                write!(
+                    f,
+                    "its mask is now CPU {mask}; this interrupt came before the mask took effect"
+                )
             }
         }
     }

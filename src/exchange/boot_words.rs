@@ -57,7 +57,7 @@ pub(super) fn find_word_meaning(
     };
     match same.iter().find(has_cpus) {
         Some(parameter) => WordMeaning::Inexpressible(format!(
-            "the parameter {} names other CPUs than the shield has",
+            "the parameter {} names CPUs other than the shield's",
             parameter.name
         )),
         None if same.is_empty() && origin == WordOrigin::CommandLine => WordMeaning::Unrelated,
@@ -66,7 +66,7 @@ pub(super) fn find_word_meaning(
             WordMeaning::Inexpressible("only tuned reads it".to_owned())
         }
         None if !is_plain(word) => WordMeaning::Inexpressible(
-            "only words of letters, digits and _.,:=/+- are written".to_owned(),
+            "only parameters made of letters, digits and _.,:=/+- are written".to_owned(),
         ),
         None => match find_word_fault(word) {
             Some((fault, _)) => WordMeaning::Inexpressible(fault.to_string()),
@@ -84,7 +84,7 @@ fn isolcpus_meaning(word: &str, target: &ParameterTarget) -> WordMeaning {
         Err(error) => return WordMeaning::Inexpressible(error.to_string()),
     };
     if without_boot_cpu(isolcpus.cpus.clone(), target) != target.cpus {
-        let why = "it names other CPUs than the shield has";
+        let why = "it names CPUs other than the shield's";
         return WordMeaning::Inexpressible(why.to_owned());
     }
     let flags = [
@@ -162,10 +162,10 @@ mod tests {
             assert_eq!(find_word_meaning(word, &all_but_one, line), meaning, "{word}");
         }
         for (word, why) in [
-            ("nohz_full=2-5", "other CPUs"),
-            ("isolcpus=2-5", "other CPUs"),
+            ("nohz_full=2-5", "CPUs other than"),
+            ("isolcpus=2-5", "CPUs other than"),
             ("isolcpus=x-5", "a flag of isolcpus="),
-            ("x=\"a b\"", "only words"),
+            ("x=\"a b\"", "only parameters made of letters"),
             // A policy with these parameters would be refused.
             ("mitigations=off", "exposes the machine"),
             ("kthread_cpus=0-1,4-7", "do not know it"),

@@ -20,11 +20,11 @@ impl fmt::Display for DropInRefusal {
         f.write_str(match self {
             DropInRefusal::NoSystemd => "systemd is not running here",
             DropInRefusal::NoCgroupV2 => {
-                "the cpusets of this machine are cgroup v1, and systemd has slices with CPUs only \
-                 on cgroup v2"
+                "the cpusets of this machine use cgroup v1, but systemd can give CPUs to a slice \
+                 only on cgroup v2"
             }
             DropInRefusal::NoSlice => {
-                "the tunable cpuset is off, so the shield has no slice that a service could enter"
+                "the tunable cpuset is off, so the shield has no slice that a service could join"
             }
         })
     }
@@ -56,8 +56,8 @@ pub fn service_drop_in(machine: &Machine, plan: &Plan) -> Result<String, DropInR
          # systemctl daemon-reload && systemctl restart SERVICE\n\
          #\n\
          # The slice keeps other tasks off these CPUs only while the shield is active (`cpushield\n\
-         # apply`, or `cpushield enable` for every boot). Without it the service shares them.\n\
-         # The kernel balances no tasks between CPUs of a shield: pin each busy thread to one.\n\
+         # apply`, or `cpushield enable` for every boot). Without it, the service shares them.\n\
+         # The kernel does not balance tasks among a shield's CPUs: pin each busy thread to one.\n\
          [Unit]\nAfter=cpushield.service\n\n\
          [Service]\nSlice={group}.slice\nCPUAffinity=\nCPUAffinity={working}\n"
     );

@@ -132,10 +132,10 @@ impl PolicyDraft {
     fn new(setup: &ToolSetup) -> PolicyDraft {
         let mut draft = PolicyDraft { text: String::new(), left_out: Vec::new() };
         draft.comment(match setup.tool {
-            OtherTool::Cmdline => "A policy with the CPUs of the running kernel's command line",
-            OtherTool::Tuned => "A policy with the CPUs of the active profile of tuned",
-            OtherTool::Cset => "A policy with the CPUs of the cpusets of cset",
-            OtherTool::Partrt => "A policy with the CPUs of the cpusets of partrt",
+            OtherTool::Cmdline => "A policy with the CPUs from the running kernel's command line",
+            OtherTool::Tuned => "A policy with the CPUs of the active tuned profile",
+            OtherTool::Cset => "A policy with the CPUs of cset's cpusets",
+            OtherTool::Partrt => "A policy with the CPUs of partrt's cpusets",
         });
         draft.comment(&format!("(cpushield plan --from {}).", setup.tool));
         draft.comment(
@@ -171,7 +171,9 @@ impl PolicyDraft {
         self.comment(&format!("{}: {}", shield.what, shield.place));
         self.line(&format!("cpus = \"{cpus}\""));
         if siblings.is_some() {
-            self.comment("An SMT sibling of these CPUs is outside, as in the other tool.");
+            self.comment(
+                "An SMT sibling of these CPUs is outside the shield, as in the other tool.",
+            );
             self.line("siblings = \"share\"");
         }
     }
@@ -214,7 +216,8 @@ impl PolicyDraft {
                     tunables.extend(names.iter().map(|name| (*name, source.clone())));
                 }
                 SettingMeaning::OtherValue(tunable) => self.left_out.push(format!(
-                    "{source}: the tunable {tunable} sets another value (cpushield explain {tunable})"
+                    "{source}: the tunable {tunable} sets a different value (cpushield explain \
+                     {tunable})"
                 )),
                 SettingMeaning::Unknown => self.left_out.push(source),
             }
@@ -228,7 +231,7 @@ impl PolicyDraft {
             return;
         }
         self.line(&format!("\n[shield.{shield}.tunables]"));
-        self.comment("The values are those of cpushield: `cpushield explain NAME` shows them.");
+        self.comment("The values are cpushield's own: `cpushield explain NAME` shows them.");
         for name in switch_names() {
             let mut sources = wanted.iter().filter(|(known, _)| *known == name).peekable();
             if sources.peek().is_none() {

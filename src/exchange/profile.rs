@@ -35,11 +35,11 @@ pub fn tuned_profile(plan: &Plan, words: &[String]) -> String {
         .map(|step| (step, profile_entry(step)))
         .collect();
     let mut text = format!(
-        "# What tuned can do of the shield {name} (cpushield plan --export tuned).\n\
+        "# What tuned can do for shield {name} (cpushield plan --export tuned).\n\
          # Next: save it as /etc/tuned/profiles/{name}/tuned.conf (tuned before 2.23:\n\
          # /etc/tuned/{name}/tuned.conf), then: tuned-adm profile {name}\n\
-         # tuned has no partition: any task can still move itself to CPU {cpus}.\n\
-         [main]\nsummary=CPU {cpus} without interruptions, as far as tuned can do it\n"
+         # tuned makes no partition: any task can still move itself to CPU {cpus}.\n\
+         [main]\nsummary=CPU {cpus} without interruptions, as far as tuned can do that\n"
     );
     let bans = entries.iter().any(|(_, entry)| *entry == ProfileEntry::Irqbalance);
     let mut sysctl = Vec::new();
@@ -75,7 +75,7 @@ fn list_left_out(plan: &Plan, entries: &[(&Step, ProfileEntry)]) -> String {
         *left_out.entry(step.tunable.as_str()).or_default() += 1;
     }
     if !left_out.is_empty() {
-        text.push_str("\n# Only cpushield does these:\n");
+        text.push_str("\n# Only cpushield makes these changes:\n");
     }
     for (name, count) in left_out {
         let summary = tunables::named(name).map_or("", |tunable| tunable.summary());

@@ -105,7 +105,7 @@ impl fmt::Display for DifferenceRole {
             DifferenceRole::Settable => "not tried; cpushield can set it",
             DifferenceRole::NeedsReboot => "not tried: needs a reboot (--reboot)",
             DifferenceRole::NotRemovable => {
-                "not tried: the running boot has it, and experiment only adds parameters; boot \
+                "not tried: the running boot has it, but experiment can only add parameters; boot \
                  without it and repeat"
             }
             DifferenceRole::BootMenuUnknown => {
@@ -113,8 +113,8 @@ impl fmt::Display for DifferenceRole {
                  again"
             }
             DifferenceRole::KernelNotInstalled => {
-                "suspect: this machine does not have both kernels in its boot menu, so it cannot \
-                 try them"
+                "suspect: this machine does not have both kernels in its boot menu, so they \
+                 cannot be tried"
             }
             DifferenceRole::Suspect => "suspect: cpushield cannot set it",
             DifferenceRole::Symptom => "an effect, not a cause",
@@ -150,7 +150,7 @@ impl fmt::Display for ListedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListedReason::OtherMachine { what, theirs, ours } => {
-                write!(f, "the documents are of another machine ({what}: {theirs}, here: {ours})")
+                write!(f, "the documents are from another machine ({what}: {theirs}, here: {ours})")
             }
             ListedReason::NotRoot => f.write_str("only root can change this machine"),
             ListedReason::NoDifference => f.write_str("the documents show no difference"),

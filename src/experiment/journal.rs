@@ -317,7 +317,7 @@ fn parse_journal(bytes: &[u8]) -> Result<ExperimentJournal, String> {
     let journal: ExperimentJournal =
         serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     if journal.journal != MARK || journal.schema != SCHEMA {
-        return Err(format!("a journal of form {} {}", journal.journal, journal.schema));
+        return Err(format!("a journal of unknown format: {} {}", journal.journal, journal.schema));
     }
     journal.parse_matrix().map_err(|error| error.to_string())?;
     Ok(journal)

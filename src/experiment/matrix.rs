@@ -283,7 +283,7 @@ fn check_rows_differ(
         let normal = (normalize_row(row, raw.workload), cpus);
         if let Some(other) = earlier.iter().find(|other| other.normal == normal) {
             let (name, line) = (other.name, other.line);
-            let why = format!("row {:?} is the same as row {name:?} of line {line}", row.name);
+            let why = format!("row {:?} is the same as row {name:?} on line {line}", row.name);
             return Err((Some(table.span()), why));
         }
         let (line, _) = find_line_and_column(text, table.span().start);
@@ -313,7 +313,7 @@ fn check_number(
 /// Parses a time span that is longer than 0.
 fn parse_time(text: &Spanned<String>) -> Result<u64, MatrixFault> {
     match parse_span(text.get_ref()).map_err(|why| fault_at(text, why))? {
-        0 => Err(fault_at(text, "the time must be longer than nothing".to_owned())),
+        0 => Err(fault_at(text, "the time must be longer than 0".to_owned())),
         ns => Ok(ns),
     }
 }
@@ -422,7 +422,7 @@ fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixF
         (WordFault::Unreleased { page }, []) => {
             format!("; cpushield explain {page}; for a kernel that has it: allow_unknown = true")
         }
-        (fault, []) if fault.is_unknown() => "; if it is right: allow_unknown = true".to_owned(),
+        (fault, []) if fault.is_unknown() => "; if it is correct: allow_unknown = true".to_owned(),
         _ => format!("; {}", fault.advice(word.get_ref())),
     };
     Err(fault_at(word, format!("{:?} {fault}{advice}", word.get_ref())))
@@ -449,7 +449,7 @@ fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
         .map_err(|error| fault_at(place, error.to_string()))?;
     let over_ns = text.over.iter().map(parse_time).collect::<Result<Vec<_>, MatrixFault>>()?;
     if let Some(last) = text.over.get(LIMITS) {
-        return Err(fault_at(last, format!("expected {LIMITS} limits at most")));
+        return Err(fault_at(last, format!("expected at most {LIMITS} limits")));
     }
     let load: Vec<String> = text.load.iter().map(|word| word.get_ref().clone()).collect();
     if let (Some(first), Err(error)) = (text.load.first(), load::parse_loads(&load)) {
@@ -615,7 +615,7 @@ instrument = "spin"
             (format!("{row}boot = [\"nohz_full\"]\n{column}"), "m.toml:3:9: "),
             (
                 format!("{row}boot = [\"nohlt\", \"irqaffinity\"]\n{column}"),
-                "m.toml:3:18: \"irqaffinity\" has no value; the kernel does not know it without \
+                "m.toml:3:18: \"irqaffinity\" has no value; the kernel does not accept it without \
                  one; add a CPU list: irqaffinity=2-3",
             ),
             (

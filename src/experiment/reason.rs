@@ -64,16 +64,19 @@ impl fmt::Display for UnmeasuredReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UnmeasuredReason::RebootNotPermitted => {
-                f.write_str("not run: it needs a reboot, and --reboot was not given")
+                f.write_str("not run: it needs a reboot, but --reboot was not given")
             }
             UnmeasuredReason::DidNotComeUp { mismatch } => {
-                write!(f, "it did not come up: {mismatch}")
+                write!(f, "its boot did not come up: {mismatch}")
             }
             UnmeasuredReason::WentDownAfterBoot { times } => {
-                write!(f, "the machine was booted for it {times} times, and went down again")
+                write!(
+                    f,
+                    "the machine was booted for it {times} times, but went down again each time"
+                )
             }
             UnmeasuredReason::WentDownWhileMeasuring { times } => {
-                write!(f, "the machine went down while it was measured, {times} times")
+                write!(f, "the machine went down {times} times during the measurement")
             }
             UnmeasuredReason::MeasurementKilled { times } => {
                 write!(f, "the measurement was killed {times} times")
@@ -195,19 +198,19 @@ impl fmt::Display for EffectEvidence {
                     ComparedUnit::Repetition => "repetitions",
                     ComparedUnit::Boot => "boots",
                 };
-                write!(f, "{needed} {what} of each are needed to tell it from chance")
+                write!(f, "{needed} {what} of each are needed to distinguish it from chance")
             }
             EffectEvidence::RowDoubtful { row } => {
                 write!(f, "a measurement of {row:?} is doubtful")
             }
             EffectEvidence::RowFailed { row } => {
-                write!(f, "repetitions of {row:?} failed, so the others are a selection")
+                write!(f, "repetitions of {row:?} failed, so the remaining ones may be biased")
             }
             EffectEvidence::OptionRefused { tunable } => {
-                write!(f, "the kernel refused a change of {tunable}")
+                write!(f, "the kernel refused a change that {tunable} makes")
             }
             EffectEvidence::CpuCountsDiffer => {
-                f.write_str("more CPUs have a longer worst case, and the numbers of CPUs differ")
+                f.write_str("the numbers of CPUs differ, and the worst case grows with that number")
             }
             EffectEvidence::NotMeasured => f.write_str("not measured"),
             EffectEvidence::NotTestable => f.write_str("the figures cannot be tested"),
@@ -238,7 +241,7 @@ impl fmt::Display for BestEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BestEvidence::OthersLonger { p } => {
-                write!(f, "every other row is worse by more than chance (p {p:.3} at most)")
+                write!(f, "every other row is significantly worse (p at most {p:.3})")
             }
             BestEvidence::NoOtherRow => f.write_str("no other row was measured"),
             BestEvidence::Undecided { reasons } => {
@@ -268,13 +271,13 @@ impl fmt::Display for ExperimentNote {
         match self {
             // The LinuxCNC wiki, "The Isolcpus Boot Parameter And GRUB2", section 4.2.
             ExperimentNote::IdlePoll => f.write_str(
-                "idle=poll keeps every CPU at full power and was measured worse than isolcpus= by \
-                 others (200 µs instead of 10.5 µs in LinuxCNC's latency test)",
+                "idle=poll keeps every CPU at full power; others measured it to be worse than \
+                 isolcpus= (200 µs instead of 10.5 µs in LinuxCNC's latency test)",
             ),
             ExperimentNote::ManyTests { effects } => write!(
                 f,
-                "{effects} effects were tested, each by itself: one in {:.0} looks like more than \
-                 chance when there is none",
+                "{effects} effects were tested, each separately: one in {:.0} looks significant \
+                 even if there is no effect",
                 1.0 / compare::ALPHA
             ),
         }

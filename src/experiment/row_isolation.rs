@@ -77,7 +77,9 @@ impl fmt::Display for RowIsolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RowIsolation::Unchecked => f.write_str("the isolation was not checked"),
-            RowIsolation::Isolated => f.write_str("isolated, by three witnesses in every run"),
+            RowIsolation::Isolated => {
+                f.write_str("isolated, according to three witnesses in every run")
+            }
             RowIsolation::Ordinary => f.write_str("not isolated, as requested"),
             RowIsolation::NotInForce { check } => {
                 write!(f, "the requested isolation was not in force: {check}")

@@ -18,7 +18,7 @@ pub fn path() -> String {
 #[must_use]
 pub fn text(program: &str, state: &str) -> String {
     format!(
-        "{MARK} the experiment removes it at its end; `cpushield experiment --stop` does too.\n\
+        "{MARK} the experiment or `cpushield experiment --stop` removes this file at the end.\n\
          [Unit]\n\
          Description=cpushield: resume an experiment that reboots the machine\n\
          After=multi-user.target\n\n\

@@ -11,7 +11,7 @@ fn name_a_shield(names: &[String]) -> String {
 fn invalid_journal(path: &str, error: &crate::apply::JournalError) -> Failure {
     Failure::machine(format!("{path}: {error}"))
         .hint("nothing was written; to move the file away unchanged: cpushield undo --forget")
-        .hint("then reboot, because changes of a shield stay until the next boot")
+        .hint("then reboot, because a shield's changes remain until the next boot")
 }
 
 impl From<crate::apply::JournalLoadError> for Failure {
@@ -58,8 +58,9 @@ impl From<crate::apply::ApplyError> for Failure {
                 .hint("show it: cpushield status; or take it down: cpushield undo"),
             ApplyError::Unfinished { shield } => Failure::machine(message)
                 .hint(format!("restore what it changed: cpushield undo --shield {shield}")),
-            ApplyError::Overlap { other, .. } => Failure::usage(message)
-                .hint(format!("choose other CPUs, or undo it: cpushield undo --shield {other}")),
+            ApplyError::Overlap { other, .. } => Failure::usage(message).hint(format!(
+                "choose other CPUs, or take that shield down: cpushield undo --shield {other}"
+            )),
             ApplyError::Plan { .. } => Failure::usage(message),
             ApplyError::Hog(hog) => Failure::machine(message).hint(hog.hint),
             ApplyError::Stale { .. } => {
@@ -157,8 +158,8 @@ impl From<crate::run::RunError> for Failure {
                 Failure::usage(message).hint("or use numbers, for example 1000:1000")
             }
             RunError::NoMove { .. } => Failure::machine(message).hint(
-                "stop that task first: memory moves with a program to other nodes, and that needs \
-                 a kernel thread on every CPU",
+                "stop that task first: a program's memory moves with it to other nodes, which \
+                 needs a kernel thread on every CPU",
             ),
             RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
             RunError::Scheduling { hints, .. } => {
@@ -177,7 +178,7 @@ impl From<crate::run::RunError> for Failure {
             RunError::Journal(error) => error.into(),
             RunError::Machine(error) => error.into(),
             RunError::NoDestination { .. } => {
-                Failure::machine(message).hint("run the command in a shell outside of the shield")
+                Failure::machine(message).hint("run the command in a shell outside the shield")
             }
             RunError::Record(_) => Failure::machine(message),
         }

@@ -126,7 +126,8 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
             LatencyDoubt::NotStopped { late_ns } => write!(
                 f,
-                "the threads ended by themselves {} ago, because cpushield got no CPU to stop them",
+                "the threads ended by themselves {} ago, because cpushield got no CPU time to stop \
+                 them",
                 exact_duration(*late_ns)
             ),
             LatencyDoubt::TracerThreadStarved { thread, ran_ns, span_ns } => {
@@ -284,7 +285,7 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::Overrun => write!(
                 f,
                 "it ended early: for a second, most of its events came a period late, and a \
-                 real-time thread that never sleeps starves every other task of its CPU; {}",
+                 real-time thread that never sleeps starves every other task on its CPU; {}",
                 self.advice().unwrap_or_default()
             ),
             ThreadDoubt::Failed { answer } => write!(f, "it ended early: {answer}"),

@@ -141,7 +141,7 @@ impl fmt::Display for IsolationCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kernel {
             IsolationWitness::Absent { why } => {
-                write!(f, "it is unknown what the kernel lists: {why}")
+                write!(f, "it is unknown which CPUs the kernel lists as isolated: {why}")
             }
             IsolationWitness::Present { isolated } if isolated.is_empty() => {
                 write!(f, "the kernel does not list CPU {} as isolated", self.cpus)
@@ -214,8 +214,8 @@ mod tests {
         let broken = "the kernel lists CPU 2-3 as isolated; PID 1 may not run on CPU 2-3; a probe \
                       of busy unpinned threads ran on CPU 3";
         assert_eq!(check(["2-3", "2-3", "2"]).to_string(), broken);
-        let missing = "it is unknown what the kernel lists: EPERM; PID 1 may run on CPU 2-3; a \
-                       probe of busy unpinned threads shows nothing: EPERM";
+        let missing = "it is unknown which CPUs the kernel lists as isolated: EPERM; PID 1 may run \
+                       on CPU 2-3; a probe of busy unpinned threads shows nothing: EPERM";
         assert_eq!(check(["?", "", "?"]).to_string(), missing);
     }
 

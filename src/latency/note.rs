@@ -222,7 +222,9 @@ impl fmt::Display for LatencyNote {
             LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => {
                 let (width, window) = (exact_duration(*width_ns), exact_duration(*window_ns));
                 write!(f, "interrupts were disabled on CPU {cpus} for {width} of every {window}")?;
-                f.write_str(": everything else there waited, and the rest was not observed")
+                f.write_str(
+                    ": everything else there waited, and the rest of the time was not observed",
+                )
             }
             LatencyNote::SmisNotCounted { cpus, why } => {
                 write!(f, "cannot count the SMIs of CPU {cpus}: {why}")
@@ -236,7 +238,7 @@ impl fmt::Display for LatencyNote {
             }
             LatencyNote::FrequentInterrupts { cpu, interrupts } => {
                 let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
-                write!(f, "interrupts of CPU {cpu} by its counters: {}", interrupts.join(", "))
+                write!(f, "interrupts on CPU {cpu}, by its counters: {}", interrupts.join(", "))
             }
             LatencyNote::TraceLeft { answer } => write!(f, "cannot remove the trace: {answer}"),
             LatencyNote::Resumed { part, pause, lost } => {
@@ -250,7 +252,7 @@ impl fmt::Display for LatencyNote {
                  would have lost as much of the measurement"
             ),
             LatencyNote::ChangeRefused { tunable } => {
-                write!(f, "the kernel refused a change of {tunable}")
+                write!(f, "the kernel refused a change to {tunable}")
             }
         }?;
         self.advice().iter().try_for_each(|advice| write!(f, "; {advice}"))
@@ -313,7 +315,7 @@ impl fmt::Display for MeasurementPause {
 impl fmt::Display for LostPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LostPart::LastSecond => f.write_str("the last second of the part before is lost"),
+            LostPart::LastSecond => f.write_str("the last second of the previous part is lost"),
         }
     }
 }

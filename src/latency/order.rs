@@ -150,7 +150,7 @@ impl fmt::Display for LatencyError {
             }
             LatencyError::Unsuited { instrument, why } => write!(f, "{instrument}: {why}"),
             LatencyError::Policy { policy, why } => {
-                write!(f, "the kernel refused a thread the policy {policy}: {why}")
+                write!(f, "the kernel refused the policy {policy} for a thread: {why}")
             }
             LatencyError::Threads { why } => {
                 write!(f, "cannot start the measuring threads: {why}")

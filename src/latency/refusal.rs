@@ -188,7 +188,7 @@ impl fmt::Display for HpetRefusal {
                 write!(f, "the registers of {path}: {answer}")
             }
             HpetRefusal::InterruptNotFree => {
-                write!(f, "the interrupt of the timer of {path} is not free")
+                write!(f, "the interrupt of the HPET timer is not free ({path})")
             }
             HpetRefusal::Device { answer } => write!(f, "{path}: {answer}"),
         }
@@ -215,8 +215,9 @@ impl fmt::Display for TracerRefusal {
             ),
             Refusal::TracerInUse { tracer, dir } => write!(
                 f,
-                "another process uses the {tracer} tracer in {dir}, which the settings would \
-                 change; wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer"
+                "another process uses the {tracer} tracer in {dir}, and this measurement would \
+                 change its settings; wait until it ends (rtla?), or stop it: echo nop > \
+                 {dir}/current_tracer"
             ),
             Refusal::SettingsInUse { error } => {
                 write!(f, "another cpushield process uses the kernel's tracers ({error})")
@@ -309,8 +310,8 @@ impl fmt::Display for ThreadRefusal {
                 let (asked, least) = (exact_duration(*period_ns), exact_duration(*least_ns));
                 write!(
                     f,
-                    "a thread with a period of {asked} would never sleep and starve its CPU; the \
-                     shortest period is {least}"
+                    "a thread with a period of {asked} would never sleep and would starve the \
+                     other tasks on its CPU; the shortest period is {least}"
                 )
             }
             ThreadRefusal::NotPartOfSecond { most } => {
@@ -321,13 +322,13 @@ impl fmt::Display for ThreadRefusal {
                 f.write_str(", such as 1ms or 10ms")
             }
             ThreadRefusal::NotTracerPeriod => {
-                f.write_str("its period must be whole microseconds, 100us to 1s")
+                f.write_str("its period must be a whole number of microseconds, 100us to 1s")
             }
             ThreadRefusal::SeveralPeriods => {
                 f.write_str("it has one period for all CPUs; use a single --thread")
             }
             ThreadRefusal::TooMany { most } => {
-                write!(f, "it can have {most} thread at most; use one CPU (--cpus) and one period")
+                write!(f, "it can have at most {most} thread; use one CPU (--cpus) and one period")
             }
         }
     }

@@ -361,8 +361,8 @@ mod tests {
         assert_eq!(found.notes, std::slice::from_ref(&resumed));
         assert_eq!(
             resumed.to_string(),
-            "part 2 began 7s after the one before it ended; the last second of the part before \
-             is lost"
+            "part 2 began 7s after the one before it ended; the last second of the previous \
+             part is lost"
         );
         // A third part, of another boot.
         let third = join_parts(&found, &part(&a, 500, "y"), LatencyLimits::default()).unwrap();

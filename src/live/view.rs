@@ -79,7 +79,7 @@ fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
     let mut words = format!("{} CPUs, ", frame.cpus.len());
     match shielded.count() {
         0 if frame.cpus.iter().any(|line| line.role == CpuRole::Unknown) => {
-            words.push_str("which of them are shielded is unknown");
+            words.push_str("unknown which are shielded");
         }
         0 => words.push_str("none shielded"),
         all => words.push_str(&format!("{all} shielded, {quiet} of them quiet")),
@@ -340,7 +340,7 @@ node 1 · package 1 · CPU 4-7
             cpu.role = CpuRole::Unknown;
         }
         let lines = plain_lines(&frame, 80);
-        assert!(lines[0].contains("which of them are shielded is unknown"), "{lines:?}");
+        assert!(lines[0].contains("unknown which are shielded"), "{lines:?}");
         assert!(lines[3].starts_with("?┌0    unknown"), "{lines:?}");
         let text = lines.join("\n");
         assert!(!text.contains("housekeeping") && !text.contains("none shielded"), "{text}");

@@ -97,7 +97,7 @@ impl fmt::Display for LoadError {
                 write!(f, "{word:?}: only a program takes arguments after a colon")
             }
             LoadError::NoCommand => {
-                write!(f, "the load {COMMAND} has no command, as in \"{COMMAND}:make -j4\"")
+                write!(f, "the load {COMMAND} needs a command, as in \"{COMMAND}:make -j4\"")
             }
             LoadError::SeveralCommands => f.write_str(
                 "only one command can be a load; join them, as in \"command:make & glxgears\"",
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(all.iter().filter(|name| name.ends_with('?')).count(), all.len() - 1);
         assert!(all.contains(&"disk".to_owned()) && !all.iter().any(|name| name.contains("ng")));
         assert_eq!(parse(&["command: a  'b:c' "]), Ok(vec!["commanda  'b:c'".into()]));
-        assert!(parse(&["command"]).unwrap_err().to_string().contains("has no command"));
+        assert!(parse(&["command"]).unwrap_err().to_string().contains("needs a command"));
         assert!(
             parse(&["command:a", "command:b"])
                 .unwrap_err()

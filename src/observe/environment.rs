@@ -163,7 +163,10 @@ mod tests {
         };
         assert_eq!(with(&|_| ()), Vec::<String>::new());
         assert_eq!(with(&|c| c.offset_ns += 4_000_000), Vec::<String>::new(), "slewed");
-        assert_eq!(with(&|c| c.offset_ns -= 3_000_000_000), ["the wall clock was set by 3000 ms"]);
+        assert_eq!(
+            with(&|c| c.offset_ns -= 3_000_000_000),
+            ["the wall clock was stepped by 3000 ms"]
+        );
         assert_eq!(
             with(&|c| c.clocksource = Some("hpet".to_owned())),
             ["the kernel changed its clock source from tsc to hpet"]
@@ -171,11 +174,11 @@ mod tests {
         // Ten seconds in which the counter advances by 0.1% too much.
         assert_eq!(
             with(&|c| c.at.ticks.0 += 20_000_000),
-            ["the time stamp counter changed its rate by 1000 ppm"]
+            ["the rate of the time stamp counter changed by 1000 ppm"]
         );
         assert_eq!(
             with(&|c| c.at.ticks = ClockTicks(5)),
-            ["the time stamp counter went back, as it does when the machine sleeps"]
+            ["the time stamp counter went backwards, as it does when the machine is suspended"]
         );
         let tracer = |current: &str, events: &str| {
             Some(TopLevelTrace { current: current.to_owned(), events: events.to_owned() })

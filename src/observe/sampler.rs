@@ -249,7 +249,7 @@ impl SpinnerSet {
         std::thread::sleep(Duration::from_millis(20));
         let now = ClockReading::now();
         let Some(scale) = TickScale::between(start, now) else {
-            return Err(AbsenceReason::failed("the clock runs backwards"));
+            return Err(AbsenceReason::failed("the clock went backwards"));
         };
 
         let mut blind = Vec::new();

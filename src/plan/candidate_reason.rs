@@ -27,20 +27,20 @@ pub enum CandidateReason {
 impl fmt::Display for CandidateReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            CandidateReason::Recommended => "This is the choice of cpushield plan.",
-            CandidateReason::OneCpu => "One CPU leaves the most to the rest.",
+            CandidateReason::Recommended => "`cpushield plan` chooses this.",
+            CandidateReason::OneCpu => "One CPU leaves the most for the rest of the machine.",
             CandidateReason::WholeLevel2 => {
-                "A whole level-2 cache is not shared with housekeeping CPUs."
+                "The shield does not share a level-2 cache with housekeeping CPUs."
             }
             CandidateReason::WholeLevel3 => {
-                "A whole level-3 cache is not shared with housekeeping CPUs."
+                "The shield does not share a level-3 cache with housekeeping CPUs."
             }
             CandidateReason::TwoCpus => "Two CPUs can run two programs.",
             CandidateReason::AllExceptOne => {
-                "All CPUs except one leave the rest of the machine a single CPU."
+                "Shielding all CPUs except one leaves a single CPU for the rest of the machine."
             }
             CandidateReason::OtherCore => {
-                "Another core may be quieter: firmware and devices differ by core."
+                "Another core may be quieter: firmware and devices affect cores differently."
             }
         })
     }

@@ -74,8 +74,8 @@ impl fmt::Display for CpuHolder {
         match self {
             CpuHolder::Shield { name } => write!(f, "shield {name}"),
             CpuHolder::Cpuset { path } => write!(f, "cpuset {path}"),
-            CpuHolder::Isolcpus => f.write_str("isolcpus= of the kernel's command line"),
-            CpuHolder::NohzFull => f.write_str("nohz_full= of the kernel's command line"),
+            CpuHolder::Isolcpus => f.write_str("isolcpus= on the kernel's command line"),
+            CpuHolder::NohzFull => f.write_str("nohz_full= on the kernel's command line"),
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             holdings.iter().map(|it| format!("{} {}", it.cpus, it.holder)).collect()
         };
         assert_eq!(shown(&free.taken), ["2 shield a", "7 cpuset /c/user"]);
-        assert_eq!(shown(&free.isolated), ["5-6 isolcpus= of the kernel's command line"]);
+        assert_eq!(shown(&free.isolated), ["5-6 isolcpus= on the kernel's command line"]);
         // Without the journal, the cgroups name the shields.
         assert_eq!(find_free_cpus(&machine, None), free);
     }

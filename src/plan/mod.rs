@@ -630,10 +630,10 @@ mod tests {
         let read = Leftovers { seen: Some(BTreeMap::from(seen)), cpus, obstacle: None };
         assert_eq!(warned(&machine, false), Some(read.clone()));
         let expected = "timers and delayed work items that were armed on CPU 3 re-arm there. Seen: \
-                        perf, psi_timer (2). No kernel file shows delayed work items and timers of \
+                        perf, psi_timer (2). No kernel file shows delayed work items or timers of \
                         the timer wheel. `--on cpu-hotplug-cycle` moves all of them: it takes the \
-                        CPU offline and online. Cost: all CPUs stop during that (stop_machine), \
-                        for an unknown time";
+                        CPU offline and online. Cost: this stops all CPUs (stop_machine) for an \
+                        unknown time";
         assert_eq!(read.to_string(), expected);
         assert_eq!(warned(&machine, true), None);
         // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.

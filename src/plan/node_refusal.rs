@@ -51,7 +51,7 @@ impl NodeRefusal {
                 ]
             }
             NodeRefusal::NoneWhole { .. } => {
-                vec!["shield a part of a node: omit --whole-node".to_owned()]
+                vec!["shield only part of a node: omit --whole-node".to_owned()]
             }
             NodeRefusal::WholeAndPart => vec!["omit count and share, or whole_node".to_owned()],
             NodeRefusal::NoSuch { .. } => Vec::new(),
@@ -73,8 +73,8 @@ impl fmt::Display for NodeRefusal {
             ),
             NodeRefusal::NoneWhole { place } => write!(
                 f,
-                "no NUMA node can be shielded entirely{place}: each has the boot CPU, or a CPU of \
-                 another shield or exclusive cpuset"
+                "no NUMA node can be shielded entirely{place}: each contains the boot CPU, or a \
+                 CPU of another shield or of an exclusive cpuset"
             ),
             NodeRefusal::WholeAndPart => {
                 f.write_str("a request for a whole node cannot have a count or a share level")

@@ -29,8 +29,8 @@ pub(super) fn add_operators(
         return Ok(());
     }
     let (Some(owner), true) = (&operators.group, operators.users.is_empty()) else {
-        let why = "on cgroup v1 operators are the members of a group, not users: the owner of a \
-                   file could give it to others"
+        let why = "on cgroup v1, operators must be a group, not users: the owner of a file could \
+                   give other users access to it"
             .to_owned();
         return Err(PlanRefusal::Operators { why });
     };

@@ -149,7 +149,7 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::Operators { why } => write!(f, "cannot admit operators: {why}"),
             PlanRefusal::NoTopology => f.write_str("the survey found no online CPU"),
             PlanRefusal::OneCpu => {
-                f.write_str("this machine has one CPU; a shield needs a second one")
+                f.write_str("this machine has only one CPU; a shield needs a second one")
             }
             PlanRefusal::InOtherShield { cpus, shield } => {
                 write!(f, "CPU {cpus} is already in shield {shield}")
@@ -157,16 +157,16 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::InPartition { cpus, group, .. } => write!(
                 f,
                 "CPU {cpus} belongs to {group}, which another program has made exclusive; a \
-                 shield would break it"
+                 shield would break that"
             ),
             PlanRefusal::HeldByCpusets { .. } => self.write_held(f),
             PlanRefusal::NoHousekeeping { free } => write!(
                 f,
-                "only CPU {free} is in no shield, and interrupts and other programs need a CPU"
+                "only CPU {free} is in no shield, but interrupts and other programs need a CPU"
             ),
             PlanRefusal::OtherValue { subject, value, shield, theirs } => write!(
                 f,
-                "shield {shield} has set {subject} to {theirs:?}, and this one needs {value:?}"
+                "shield {shield} has set {subject} to {theirs:?}, but this one needs {value:?}"
             ),
             PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {
@@ -182,8 +182,8 @@ impl fmt::Display for PlanRefusal {
             }
             PlanRefusal::RestoringInterrupts { tunable, disturbance } => write!(
                 f,
-                "this version of the shield drops {tunable}, and cannot restore its settings \
-                 quietly: {disturbance}"
+                "this version of the shield drops {tunable}, whose settings cannot be restored \
+                 without interruptions: {disturbance}"
             ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::Node(refusal) => refusal.fmt(f),
@@ -193,12 +193,12 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::TooMany { possible: 0, place, .. } => write!(
                 f,
                 "no CPU can be shielded{place}: the core of the boot CPU, and one CPU of each \
-                 node, stay housekeeping CPUs"
+                 node, remain housekeeping CPUs"
             ),
             PlanRefusal::TooMany { count, possible, place, .. } => write!(
                 f,
-                "{count} CPUs cannot be shielded{place}, at most {possible}: the core of the boot \
-                 CPU, and one CPU of each node, stay housekeeping CPUs"
+                "cannot shield {count} CPUs{place}; the maximum is {possible}: the core of the \
+                 boot CPU, and one CPU of each node, remain housekeeping CPUs"
             ),
             PlanRefusal::NoOwnCache { level, place } => write!(
                 f,
@@ -207,7 +207,7 @@ impl fmt::Display for PlanRefusal {
             ),
             PlanRefusal::NoCacheShown { level } => write!(
                 f,
-                "this machine shows no L{level} cache, so it is unknown which CPUs share one"
+                "this machine reports no L{level} cache, so it is unknown which CPUs share one"
             ),
             PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             PlanRefusal::BadName { name } => {
@@ -229,9 +229,13 @@ impl PlanRefusal {
         let owner = if *of_cset { "cset" } else { "another program" };
         match possible {
             0 => f.write_str("no CPU can be shielded")?,
-            most => write!(f, "{count} CPUs cannot be shielded, at most {most}")?,
+            most => write!(f, "cannot shield {count} CPUs; the maximum is {most}")?,
         }
-        write!(f, ": {owner} has made cpusets of the others exclusive: {}", comma_list(sets))
+        write!(
+            f,
+            ": the others are in cpusets that {owner} has made exclusive: {}",
+            comma_list(sets)
+        )
     }
 }
 
@@ -283,7 +287,9 @@ impl PlanRefusal {
                 match smt_off {
                     true => vec![
                         "enable SMT: echo on > /sys/devices/system/cpu/smt/control".to_owned(),
-                        format!("or bring a CPU online that is no SMT sibling: echo 1 > {file}"),
+                        format!(
+                            "or bring a CPU online that is not an SMT sibling: echo 1 > {file}"
+                        ),
                     ],
                     false => vec![format!("bring it online: echo 1 > {file}")],
                 }
@@ -293,7 +299,7 @@ impl PlanRefusal {
                  that number"
             )],
             PlanRefusal::NoSuchDevice { .. } => {
-                vec!["for a bond, a bridge or a VLAN: name the network card below it".to_owned()]
+                vec!["for a bond, a bridge or a VLAN: name the underlying network card".to_owned()]
             }
             PlanRefusal::AllCpus { most, .. } if most.is_empty() => Vec::new(),
             PlanRefusal::AllCpus { most, .. } => {
@@ -308,7 +314,7 @@ impl PlanRefusal {
                 "then remove them: cset shield --reset".to_owned(),
             ],
             PlanRefusal::HeldByCpusets { .. } => {
-                vec!["remove these cpusets: rmdir, after their tasks have left".to_owned()]
+                vec!["after their tasks have left, remove these cpusets: rmdir".to_owned()]
             }
             PlanRefusal::InPartition { .. } => vec![
                 "choose other CPUs: cpushield plan --free lists them".to_owned(),
@@ -337,7 +343,9 @@ impl PlanRefusal {
             PlanRefusal::Operators { .. } => {
                 vec!["change operators in the policy, or omit them".to_owned()]
             }
-            PlanRefusal::NoTopology => vec!["see the notes of `cpushield survey`".to_owned()],
+            PlanRefusal::NoTopology => {
+                vec!["see the notes in the output of `cpushield survey`".to_owned()]
+            }
             _ => Vec::new(),
         }
     }

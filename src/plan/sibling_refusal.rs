@@ -69,7 +69,7 @@ impl fmt::Display for SiblingRefusal {
         match self {
             SiblingRefusal::HalfCore { cpus, siblings, .. } => write!(
                 f,
-                "CPU {cpus} shares its core with CPU {siblings}, which the list lacks; to run \
+                "CPU {cpus} shares its core with CPU {siblings}, which is not in the list; to run \
                  programs on all siblings, the shield needs whole cores"
             ),
             SiblingRefusal::Taken { cpus, siblings, holder } => {
@@ -81,12 +81,12 @@ impl fmt::Display for SiblingRefusal {
                  switched off"
             ),
             SiblingRefusal::StayOnline { cpus } => {
-                write!(f, "CPU {cpus} cannot be taken offline: this machine has no switch for that")
+                write!(f, "CPU {cpus} cannot be taken offline: sysfs has no `online` file for that")
             }
             SiblingRefusal::StopsShields { cpus, shields } => write!(
                 f,
-                "taking CPU {cpus} offline would stop all CPUs for a moment, also those of shield \
-                 {}",
+                "taking CPU {cpus} offline would stop all CPUs for a moment, including those of \
+                 shield {}",
                 shields.join(", ")
             ),
         }
@@ -123,7 +123,8 @@ impl SiblingRefusal {
             }
             SiblingRefusal::Taken { .. } => vec![
                 "choose CPUs of another core".to_owned(),
-                "or share the core, which disturbs a little: --siblings share".to_owned(),
+                "or share the core, which disturbs the shield a little: --siblings share"
+                    .to_owned(),
             ],
             SiblingRefusal::SwitchedOff { .. } | SiblingRefusal::StayOnline { .. } => {
                 vec![leave_idle]

@@ -136,8 +136,8 @@ mod tests {
             (
                 "3",
                 all,
-                "CPU 3 shares its core with CPU 7, which the list lacks; to run programs on all \
-                 siblings, the shield needs whole cores",
+                "CPU 3 shares its core with CPU 7, which is not in the list; to run programs on \
+                 all siblings, the shield needs whole cores",
             ),
             ("3", share, "3 idle  offline "),
             ("2,3,7", share, "2-3,7 idle  offline "),

@@ -9,7 +9,7 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected u32", "expected a whole number, 0 or more"),
         ("expected u64", "expected a whole number, 0 or more"),
-        ("expected a string", "expected a text in quotes"),
+        ("expected a string", "expected text in quotes"),
         ("expected a boolean", "expected true or false"),
         ("expected a map", "expected a table"),
         ("expected a sequence", "expected a list such as [\"nohlt\"]"),

@@ -29,7 +29,7 @@ pub fn applied_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
     };
     blocks.push(next_commands([
         (&format!("cpushield run{shield} -- PROGRAM"), "runs a program in the shield"),
-        (&format!("cpushield verify{shield}"), "shows what still interrupts it"),
+        (&format!("cpushield verify{shield}"), "shows what still interrupts the shielded CPUs"),
         (&format!("cpushield undo{shield}"), "restores the original settings"),
     ]));
     blocks
@@ -155,11 +155,11 @@ fn refusals(steps: &[AppliedStep]) -> Vec<ReportBlock> {
     }
     let lines =
         by_reason.into_iter().map(|((tunable, reason), subjects)| match subjects.as_slice() {
-            [only] => format!("{tunable}: {only}: {reason}"),
+            [only] => format!("{tunable}: {reason}: {only}"),
             all => {
                 let first: Vec<&str> = all.iter().take(3).copied().collect();
                 let more = if all.len() > 3 { ", …" } else { "" };
-                format!("{tunable}: {} times {reason}: {}{more}", all.len(), first.join(", "))
+                format!("{tunable}: {reason} ({} times): {}{more}", all.len(), first.join(", "))
             }
         });
     short_section("Refused", lines.collect())
@@ -179,7 +179,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
         let shield = undone.shield.as_ref();
         let what =
             shield.map_or_else(|| "a CPU".to_owned(), |shield| format!("CPU {}", shield.cpus));
-        let kept = undone.journal.iter().map(|path| format!("the journal is now {path}"));
+        let kept = undone.journal.iter().map(|path| format!("the journal was moved to {path}"));
         let mut blocks = vec![line(format!(
             "nothing to undo: the machine has rebooted since {what} was shielded, which removed \
              every change"
@@ -191,7 +191,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let Some(shield) = &undone.shield else {
         return vec![line(match &undone.journal {
             Some(path) => {
-                format!("nothing was undone; the journal is now {path} and no longer used")
+                format!("nothing was undone; the journal was moved to {path} and is no longer used")
             }
             None => "nothing to undo: no shield is active".to_owned(),
         })];
@@ -208,7 +208,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),
-        ("Left the shield and continue", left_programs(undone)),
+        ("Programs that left the shield and still run", left_programs(undone)),
         ("Changed since by another process, left as they are", drifted_lines(undone)),
         ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),
         ("Could not be restored", undone.failed().map(describe_step).collect()),

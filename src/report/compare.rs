@@ -52,7 +52,7 @@ fn remarks(pair: &GroupPair) -> Vec<TextLine> {
         lines.push(TextLine::new("no other known differences"));
     }
     if pair.rows.iter().any(|row| spread(row, &row.base).or(spread(row, &row.other)).is_some()) {
-        let times = "the 95 % interval of the ratio of two runs";
+        let times = "the 95 % confidence interval of the ratio";
         let spread = format!("below a figure: the spread of its runs; below a ratio: {times}");
         lines.push(TextLine::new(spread));
     }

@@ -69,7 +69,7 @@ pub fn disabled_blocks(
         Some(disabled) => {
             format!("Disabled: {} is removed, so the next boot shields no CPU", disabled.path)
         }
-        None => "Not enabled: no boot applies a shield".to_owned(),
+        None => "Not enabled: no shield is applied at boot".to_owned(),
     })];
     lines.extend(active.iter().map(|shield| {
         TextLine::new(format!(

@@ -40,7 +40,7 @@ pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
     }
     if !experiment.best.is_empty() {
         let best = experiment.best.iter().map(|best| describe_best(experiment, best));
-        blocks.push(ReportBlock::Heading("The best".to_owned()));
+        blocks.push(ReportBlock::Heading("Best configurations".to_owned()));
         blocks.push(ReportBlock::Lines(best.collect()));
     }
     let effects = effects(experiment);
@@ -59,7 +59,7 @@ pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
 #[must_use]
 pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
     let mut lines = vec![TextLine::new(format!(
-        "Experiment {}: {} of {}, {} of measuring, {}",
+        "Experiment {}: {} of {}, measuring time {}, {}",
         dry_run.name,
         many(dry_run.measurements, "measurement"),
         named(&dry_run.cpus),
@@ -99,7 +99,7 @@ fn describe_candidates(dry_run: &DryRun) -> Vec<TextLine> {
     if candidates.len() < 2 {
         return Vec::new();
     }
-    let head = "CPUs to try, each in a row of its own (a row without cpus has the first)";
+    let head = "CPUs to try, each in a row of its own (a row without cpus gets the first)";
     let mut lines = vec![TextLine::new(head)];
     lines.extend(candidates.iter().map(|candidate| {
         TextLine::new(format!("cpus = \"{}\"  {}", candidate.cpus, candidate.explain())).below()
@@ -212,7 +212,7 @@ fn averages(experiment: &Experiment) -> Table {
             rows.push(cells);
         }
     }
-    let caption = "Average latency of the events that were seen, in all repetitions".to_owned();
+    let caption = "Average latency of the observed events, over all repetitions".to_owned();
     Table { caption, head: TableHead::Caption, columns, rows }
 }
 
@@ -254,7 +254,7 @@ fn legend(experiment: &Experiment) -> Vec<TextLine> {
     }
     let repetitions = many(experiment.repeats, "repetition");
     let mut lines = vec![format!(
-        "{}, the worst of {repetitions} in alternating order, and the best below it; * doubtful, - \
+        "{}, the worst of {repetitions} in alternating order, with the best below; * doubtful, - \
          not measured",
         kinds.join(", or "),
     )];

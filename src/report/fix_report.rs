@@ -40,9 +40,9 @@ impl FixReport {
     pub fn conclusion(&self) -> Vec<ReportBlock> {
         let changes = match self.changes() {
             0 => "nothing was changed".to_owned(),
-            1 => "1 change is part of the shield now, and undo reverts it".to_owned(),
+            1 => "1 change is now part of the shield, and undo reverts it".to_owned(),
             n => {
-                format!("{n} changes are part of the shield now, and undo reverts them")
+                format!("{n} changes are now part of the shield, and undo reverts them")
             }
         };
         let (tone, end) = match self.end {
@@ -235,7 +235,7 @@ CPU 3: leaks, 28 kernel entries in 2.00 s (14.0/s)
 ";
         assert!(text.starts_with(start), "{text}");
         let end = "
-Nothing more can be done now: 1 change is part of the shield now, and undo reverts it.
+Nothing more can be done now: 1 change is now part of the shield, and undo reverts it.
 
 What remains
   what            CPU  count  why

@@ -15,7 +15,7 @@ pub fn blocks(found: &FreeCpus) -> Vec<ReportBlock> {
     let columns = ["node", "last-level cache", "free"].map(TableColumn::words).to_vec();
     blocks.extend(Table::new("By node and cache", columns, rows.collect()).into_block());
     blocks.extend(holdings("Not free", &found.taken));
-    blocks.extend(holdings("Free, and isolated by the kernel", &found.isolated));
+    blocks.extend(holdings("Free, but isolated by the kernel", &found.isolated));
     blocks
 }
 

@@ -72,7 +72,7 @@ pub fn background_blocks(runs: &[LatencyRun<'_>]) -> Vec<ReportBlock> {
         let assessments = super::linuxcnc::lines(run.latency);
         lines.extend(assessments.into_iter().map(|line| run.line(&line)));
         for series in &run.latency.series {
-            let smis = series.smis.map(|smis| format!("SMIs of CPU {}: {smis}", series.cpu));
+            let smis = series.smis.map(|smis| format!("SMIs on CPU {}: {smis}", series.cpu));
             lines.extend(smis.map(|line| run.line(&line)));
         }
         lines.extend(run.latency.notes.iter().map(|note| run.line(&format!("note: {note}"))));
@@ -169,7 +169,8 @@ pub fn describe_thread(series: &ThreadSeries) -> String {
 
 fn threads(runs: &[LatencyRun<'_>]) -> Table {
     let mut columns = ["run", "thread", "policy"].map(TableColumn::words).to_vec();
-    let names = ["worst", "99.99 %", "99.9 %", "99 %", "median", "average", "least", "max jitter"];
+    let names =
+        ["worst", "99.99 %", "99.9 %", "99 %", "median", "average", "minimum", "max jitter"];
     columns.extend(names.map(TableColumn::numbers));
     columns.extend(["samples", "missed"].map(TableColumn::numbers));
     let mut rows = Vec::new();
@@ -288,7 +289,7 @@ fn about_causes(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
     let worst: Vec<&WorstLatency> = longest.map(|(_, worst)| worst).collect();
     let explained = worst.iter().filter_map(|worst| worst.why.as_ref());
     let error = explained.filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
-    let exact = error.map(|error| format!("(times of causes are exact to {})", span(error)));
+    let exact = error.map(|error| format!("(times of causes are accurate to {})", span(error)));
     let exact = exact.map(|line| TextLine::new(line).below());
     exact.into_iter().chain(remedies(&worst)).collect()
 }
@@ -388,7 +389,7 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
         ("nohz_full", |latency| TableCell::cpus(latency.isolation.nohz_full.as_ref())),
         ("clock", clock),
         ("clock read", |latency| TableCell::new(span(latency.setting.clock_read_ns))),
-        ("read of spin", spin_read),
+        ("spin read", spin_read),
         ("processor", |latency| TableCell::known(latency.setting.processor.clone())),
         ("kernel", kernel),
         ("CPUs online", |latency| TableCell::new(latency.setting.online.to_string())),

@@ -78,11 +78,11 @@ fn assess_cpu(latency: &LatencyMeasurement, base: &ThreadSeries) -> Option<Strin
 fn describe_range(jitter_ns: u64) -> String {
     match LinuxCncGrade::of_jitter(jitter_ns) {
         Some(grade) => {
-            format!("{jitter_ns} ns is --linuxcnc {grade} (up to {} ns)", grade.max_jitter_ns())
+            format!("{jitter_ns} ns meets --linuxcnc {grade} (up to {} ns)", grade.max_jitter_ns())
         }
         None => {
             let last = LinuxCncGrade::Hardware;
-            format!("{jitter_ns} ns is beyond --linuxcnc {last} ({} ns)", last.max_jitter_ns())
+            format!("{jitter_ns} ns exceeds --linuxcnc {last} ({} ns)", last.max_jitter_ns())
         }
     }
 }
@@ -117,8 +117,8 @@ mod tests {
             (50_000, 900_000, "lower step rate"),
             (50_001, 30_000, "doubtful for software stepping"),
             (100_000, 30_000, "only for hardware"),
-            (1_000_000, 30_000, "1000000 ns is beyond --linuxcnc hardware (500000 ns)"),
-            (400_000, 30_000, "400000 ns is --linuxcnc hardware (up to 500000 ns)"),
+            (1_000_000, 30_000, "1000000 ns exceeds --linuxcnc hardware (500000 ns)"),
+            (400_000, 30_000, "400000 ns meets --linuxcnc hardware (up to 500000 ns)"),
             (1_000_001, 30_000, "at all"),
             (20_000, 1_000_001, "at all"),
         ] {

@@ -64,7 +64,7 @@ pub fn blocks_without_verdict(
     findings: &[LintFinding],
     why: &str,
 ) -> Vec<ReportBlock> {
-    let verdict = format!("unknown, because the active shields are: {why}");
+    let verdict = format!("unknown, because the active shields are unknown: {why}");
     with_verdict(TextTone::Doubt, &verdict, blocks(machine, findings))
 }
 
@@ -123,7 +123,7 @@ fn identity(machine: &Machine) -> String {
     if topology.nodes.len() > 1 {
         parts.push(many(topology.nodes.len(), "NUMA node"));
     }
-    parts.extend(topology.kind_source.map(|source| format!("core types by {source}")));
+    parts.extend(topology.kind_source.map(|source| format!("core types from {source}")));
     match (machine.virt.guest, &machine.virt.hypervisor) {
         (Some(true), Some(name)) => parts.push(format!("guest of {name}")),
         (Some(true), None) => parts.push("guest".to_owned()),
@@ -142,7 +142,7 @@ fn kernel(machine: &Machine) -> String {
     parts.push(match kernel.realtime {
         Some(true) => format!("real-time ({source})"),
         Some(false) => "not real-time".to_owned(),
-        None => "real-time or not: unknown".to_owned(),
+        None => "unknown whether real-time".to_owned(),
     });
     parts.extend(kernel.hz.map(|hz| format!("{hz} ticks/s")));
     parts.extend(kernel.clocksource.as_ref().map(|clock| format!("clock {clock}")));
@@ -170,7 +170,7 @@ fn power(machine: &Machine) -> String {
         parts.push(format!("governor {governor} on CPU {cpus}"));
     }
     parts.push(match &power.cpufreq_driver {
-        Some(driver) => format!("frequency by {driver}"),
+        Some(driver) => format!("cpufreq driver {driver}"),
         None => "no cpufreq driver".to_owned(),
     });
     let states: Vec<String> = power
@@ -200,7 +200,7 @@ fn tracing(machine: &Machine) -> String {
             format!("{mount}; tracers: {tracers}{clock}")
         }
         (None, Some(true)) => "supported, but tracefs is not mounted".to_owned(),
-        (None, Some(false)) => "the kernel has no trace instances (since 3.10)".to_owned(),
+        (None, Some(false)) => "the kernel has no trace instances (they came with 3.10)".to_owned(),
         (None, None) => "unknown".to_owned(),
     }
 }
@@ -448,7 +448,7 @@ fn interrupts(irqs: &[Irq]) -> Vec<TextLine> {
         stuck.entry((!refused, why)).or_default().push(format!("{} {}", irq.irq, irq.actions));
     }
     for ((unknown, why), names) in stuck {
-        let what = if unknown { "may not be movable" } else { "placed by the kernel only" };
+        let what = if unknown { "may not be movable" } else { "placed only by the kernel" };
         let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = names.len().saturating_sub(NAMES_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -27,7 +27,7 @@ pub fn blocks(search: &OptionSearch) -> Vec<ReportBlock> {
     blocks.extend(ReportBlock::section("Not varied", fixed(&search.fixed)));
     blocks.extend(trials(search).into_block());
     if let Some(found) = &search.found {
-        let caption = "The result as a row of a matrix".to_owned();
+        let caption = "The result as a row of a matrix file".to_owned();
         blocks.push(ReportBlock::Code { caption, text: row_text(found) });
     }
     let notes = search.notes.iter();
@@ -65,7 +65,7 @@ fn headline(search: &OptionSearch) -> TextLine {
 
 fn describe_kind(kind: &SearchKind) -> String {
     match kind {
-        SearchKind::Minimize { row } => format!("a minimal set of options of row {row:?}"),
+        SearchKind::Minimize { row } => format!("a minimal set of the options in row {row:?}"),
         SearchKind::Between { good, bad } => format!("what differs between {good} and {bad}"),
     }
 }
@@ -87,7 +87,7 @@ fn result(search: &OptionSearch) -> Vec<TextLine> {
         Some(_) => (TextTone::Doubt, "none found".to_owned()),
     };
     let label = match search.search {
-        SearchKind::Minimize { .. } => "Least set: ",
+        SearchKind::Minimize { .. } => "Minimal set: ",
         SearchKind::Between { .. } => "Culprits: ",
     };
     let mut lines = vec![TextLine::of(vec![TextPart::new(label), TextPart::toned(tone, word)])];
@@ -144,7 +144,7 @@ fn describe_trial(goal: &SearchGoal, trial: &SearchTrial) -> String {
                 count => format!("{count} entries"),
             },
         };
-        text.push_str(&format!(", at most {worst}"));
+        text.push_str(&format!(", maximum {worst}"));
     }
     if tally.doubtful > 0 {
         text.push_str(&format!(", {} doubtful", tally.doubtful));
@@ -209,8 +209,8 @@ fn differences(differences: &[Difference]) -> Option<ReportBlock> {
 fn describe_test(test: &SequentialTest) -> String {
     format!(
         "Rule: a configuration meets the goal if at most {:.0} % of its measurements miss it, and \
-         misses it if at least {:.0} % do. Each decision is wrong with a probability of {:.2} % at \
-         most; after {} measurements without a decision there is no answer.",
+         misses it if at least {:.0} % do. Each decision is wrong with a probability of at most \
+         {:.2} %; after {} measurements without a decision, there is no answer.",
         100.0 * test.miss_rate_met,
         100.0 * test.miss_rate_missed,
         100.0 * test.error_rate,
@@ -246,7 +246,7 @@ pub fn dry_run_blocks(dry_run: &SearchDryRun) -> Vec<ReportBlock> {
     let mut lines = vec![
         TextLine::new(format!("Search {name}: {what} on {}; goal: {goal}", named(cpus))),
         TextLine::new(format!(
-            "{} of measuring if the measurements agree, {} at most; {} at most",
+            "measuring time: {} if the measurements agree, otherwise up to {}; up to {}",
             long_span(dry_run.usual_ns),
             long_span(dry_run.worst_ns),
             many(dry_run.reboots_max, "reboot"),

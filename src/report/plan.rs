@@ -114,7 +114,7 @@ fn unproven(plan: &Plan) -> Vec<ReportBlock> {
 
 /// What the user must know before applying the plan.
 pub fn warnings(plan: &Plan) -> Option<ReportBlock> {
-    let title = "Warnings of the plan".to_owned();
+    let title = "Warnings about the plan".to_owned();
     let items: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     (!items.is_empty()).then_some(ReportBlock::Doubts { title, items })
 }

@@ -27,7 +27,7 @@ impl LoadPrice {
         let table = Table::new(caption, columns, rows.chain([cpus]).collect());
         let mut lines = vec![TextLine::new(format!(
             "± is the spread between the parts of one run of {}. To tell whether a difference is \
-             more than chance, run `latency --load` several times before and under a shield, then \
+             more than chance, run `latency --load` several times without and with a shield, then \
              use `cpushield compare`.",
             span(self.span_ns)
         ))];

@@ -86,14 +86,14 @@ fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
     ];
     let raised = shield.raised.iter().map(|raised| {
         let (comm, given, original) = (&raised.comm, raised.given, raised.original);
-        ("raised", Some(format!("{comm}: {given}, before {original}")))
+        ("raised", Some(format!("{comm}: {given}, originally {original}")))
     });
     let rows = facts.into_iter().chain(raised);
     let rows =
         rows.filter_map(|(name, what)| Some(vec![TableCell::new(name), what.map(TableCell::new)?]));
     let drift = shield.drift.iter().map(|drift| {
         let now = drift.now.as_deref().unwrap_or("nothing");
-        TextLine::new(format!("{}: {now}, cpushield set {}", drift.what, drift.left)).below()
+        TextLine::new(format!("{}: {now}, but cpushield set {}", drift.what, drift.left)).below()
     });
     let mut blocks = vec![
         ReportBlock::Lines(vec![head]),
@@ -167,8 +167,9 @@ fn thread_remarks(cpu: &OnCpu) -> Vec<String> {
         names => Some(format!("{} threads (--json names them)", names.len())),
     };
     let kernel = (!kernel.is_empty()).then(|| format!("kernel threads: {}", kernel.join(", ")));
-    let gone =
-        gone.map(|gone| format!("last ran here before the shield and cannot return: {gone}"));
+    let gone = gone.map(|gone| {
+        format!("last ran here before the shield was applied, and cannot return: {gone}")
+    });
     kernel.into_iter().chain(gone).collect()
 }
 
@@ -250,7 +251,7 @@ CPU 3
          42 intruder         SCHED_OTHER  does not belong here
          42 control          SCHED_OTHER  program of the shield
     kernel threads: ksoftirqd/3, cpuhp/3
-    last ran here before the shield and cannot return: bash
+    last ran here before the shield was applied, and cannot return: bash
 Tick stops while one thread runs (nohz_full): CPU 3
 Enabled at every boot: unknown: torn
 ";

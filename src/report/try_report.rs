@@ -75,8 +75,8 @@ impl TryReport {
         self.shielded.cpus.iter().any(ticks).then(|| {
             ReportBlock::Lines(match is_impossible {
                 true => vec![TextLine::new(
-                    "The tick runs whenever a program runs, and this kernel cannot stop it. Those \
-                     of Debian, Ubuntu and Fedora can.",
+                    "The tick runs whenever a program runs, and this kernel cannot stop it. The \
+                     kernels of Debian, Ubuntu and Fedora can.",
                 )],
                 false => vec![
                     TextLine::new(
@@ -122,7 +122,7 @@ impl TryReport {
         if self.left.is_empty() && self.differences.is_empty() {
             let parts = vec![
                 TextPart::toned(TextTone::Good, "Everything was restored"),
-                TextPart::new(": a second survey finds the machine as it was."),
+                TextPart::new(": a second survey finds the machine as it was before."),
             ];
             return vec![ReportBlock::Space, ReportBlock::Lines(vec![TextLine::of(parts)])];
         }
@@ -270,7 +270,7 @@ What remains
   cause  culprit            CPU  count  remedy
   tick   tick_nohz_handler    3    250  none known
 
-Everything was restored: a second survey finds the machine as it was.
+Everything was restored: a second survey finds the machine as it was before.
 ";
         assert_eq!(terminal_blocks(&report.blocks(), 100, &unpainted), expected);
         let (tunable, reason) = ("nohz-full".to_owned(), InapplicableReason::TickAlwaysOn);

@@ -72,11 +72,13 @@ fn check_task(host: &Host, place: &ShieldPlacement, tid: i32) -> Result<Task, Ru
     }
     if task.pid != tid && place.v2 {
         let why = format!(
-            "is a thread of process {}, and cgroup v2 moves whole processes only",
+            "is a thread of process {}, but cgroup v2 moves only whole processes",
             task.pid
         );
-        let hint =
-            format!("add {} --spread places each of its threads on a separate CPU", task.pid);
+        let hint = format!(
+            "to place each of its threads on a separate CPU: cpushield add {} --spread",
+            task.pid
+        );
         return refuse(tid, &why, Some(hint));
     }
     if place.members(host)?.contains(&tid) {

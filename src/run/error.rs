@@ -168,7 +168,7 @@ impl fmt::Display for RunError {
             RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
             RunError::NoDestination { tid } => write!(
                 f,
-                "process {tid} cannot leave: no suitable cgroup outside of shields is known"
+                "cannot move process {tid} out: no suitable cgroup outside the shields is known"
             ),
             RunError::Unfinished { path, unfinished } => {
                 write!(f, "no shield is active: {unfinished}\n  file:  {path}")

@@ -74,7 +74,7 @@ pub fn sentences(host: &Host, cpus: &CpuSet) -> Vec<String> {
     match (runtime, period) {
         (Some(-1), _) => sentences.push(
             "real-time throttling is off: while the program does not sleep, ordinary kernel \
-             threads of its CPU (kworkers) do not run, and everything that needs them waits"
+             threads on its CPU (kworkers) do not run, and everything that needs them waits"
                 .to_owned(),
         ),
         (Some(runtime), Some(period)) if runtime < period => sentences.push(format!(

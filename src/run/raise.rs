@@ -125,7 +125,11 @@ fn cpus_of_need(thread: &KernelThread, cpus: &CpuSet) -> CpuSet {
 
 fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunError {
     RunError::Unsafe {
-        why: format!("{} cannot be raised above the program: {}", thread.comm, error.reason()),
+        why: format!(
+            "cannot raise the priority of {} above the program's: {}",
+            thread.comm,
+            error.reason()
+        ),
         instead: "run it without --fifo or --rr: nothing competes with it in a shield".to_owned(),
     }
 }

@@ -137,7 +137,7 @@ fn policy_error(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error)
                 .to_owned(),
         ),
         (SchedPolicy::Deadline { .. }, Some(EBUSY)) => hints.push(
-            "the requested share of the CPUs is not free: use less runtime per period, or see \
+            "the requested share of CPU time is not free: use less runtime per period, or see \
              /proc/sys/kernel/sched_rt_runtime_us, which limits the total"
                 .to_owned(),
         ),
@@ -153,7 +153,7 @@ fn group_hints(groups: &str) -> Vec<String> {
         (Some(path), _) => vec![
             format!(
                 "this shell is in the group {path} of the cpu controller, which has no real-time \
-                 budget (CONFIG_RT_GROUP_SCHED, its cpu.rt_runtime_us is 0)"
+                 budget (CONFIG_RT_GROUP_SCHED is set, and its cpu.rt_runtime_us is 0)"
             ),
             "give it one: echo 100000 > /sys/fs/cgroup/cpu/GROUP/cpu.rt_runtime_us, or leave the \
              group: echo $$ > /sys/fs/cgroup/cpu/cgroup.procs"
@@ -161,8 +161,8 @@ fn group_hints(groups: &str) -> Vec<String> {
         ],
         (None, Some(path)) => vec![
             format!(
-                "with CONFIG_RT_GROUP_SCHED only the root cgroup may hold real-time programs on \
-                 cgroup v2, and this is {path}"
+                "with CONFIG_RT_GROUP_SCHED, only the root cgroup may contain real-time programs \
+                 on cgroup v2, but this shell is in {path}"
             ),
             format!(
                 "boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED} and later), or run it \
@@ -286,16 +286,16 @@ fn start_and_wait(
 fn memory_sentence(host: &Host, pid: i32) -> String {
     match host.memory_use(pid) {
         Ok(held) if held.locked_kib == 0 => format!(
-            "memory: none of {} KiB is locked, so a page fault that reads the disk stalls the \
+            "memory: none of its {} KiB is locked, so a page fault that reads from disk stalls the \
              program; it can call mlockall(MCL_CURRENT | MCL_FUTURE), which --lock-memory allows",
             held.resident_kib
         ),
         Ok(held) => {
             let swapped = match held.swapped_kib {
                 0 => String::new(),
-                kib => format!(", {kib} KiB are swapped out"),
+                kib => format!(", {kib} KiB swapped out"),
             };
-            format!("memory: {} KiB are locked{swapped}", held.locked_kib)
+            format!("memory: {} KiB locked{swapped}", held.locked_kib)
         }
         Err(error) => format!("memory: unknown ({})", error.reason()),
     }

@@ -188,7 +188,7 @@ impl StatusReader<'_> {
             }
             PublicState::Unfinished => {
                 return Ok(unknown(
-                    "a shield is being changed, or that was interrupted".to_owned(),
+                    "a shield is being changed, or a change was interrupted".to_owned(),
                 ));
             }
             PublicState::Active(public) => public,

@@ -53,12 +53,12 @@ impl fmt::Display for ThreadInTheWay {
             NoPlaceReason::NoCpuLeft { affinity } => {
                 write!(f, "may only run on CPU {affinity}, which leaves the shield")
             }
-            NoPlaceReason::Deadline => {
-                f.write_str("runs under SCHED_DEADLINE, admitted for its current CPUs only")
-            }
-            NoPlaceReason::NoGroup => {
-                f.write_str("would leave the shield: without cpuset, it has no group for programs")
-            }
+            NoPlaceReason::Deadline => f.write_str(
+                "runs under SCHED_DEADLINE, which admitted it for its current CPUs only",
+            ),
+            NoPlaceReason::NoGroup => f.write_str(
+                "would leave the shield, which without cpuset has no group for programs",
+            ),
             NoPlaceReason::NoPriorityAbove { priority } => {
                 write!(f, "has priority {priority}, and no kernel thread can have a higher one")
             }

@@ -19,7 +19,7 @@ pub enum UncheckedPart {
 impl fmt::Display for UncheckedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UncheckedPart::Settings => "changes of settings since apply",
+            UncheckedPart::Settings => "changes to settings since apply",
             UncheckedPart::RaisedThreads => "raised kernel threads",
             UncheckedPart::Processes => "processes of other users",
         })

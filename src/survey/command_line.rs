@@ -131,7 +131,7 @@ impl CommandLineFault {
             }
             CommandLineFault::Replaced { .. } => "keep one of them",
             CommandLineFault::BeyondLast { .. } | CommandLineFault::NoSuchCpus { .. } => {
-                "name only CPUs of /sys/devices/system/cpu/possible"
+                "name only CPUs that are listed in /sys/devices/system/cpu/possible"
             }
             CommandLineFault::PartUnknown { .. } => {
                 "omit flags that this kernel does not know, and write CPU numbers instead of words"
@@ -162,8 +162,8 @@ impl fmt::Display for CommandLineFault {
                 f.write_str(match certain {
                     true => "the kernel ignores the whole list",
                     false => {
-                        "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, any other \
-                         kernel skips these CPUs"
+                        "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, but any \
+                         other kernel only skips these CPUs"
                     }
                 })
             }

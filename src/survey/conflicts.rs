@@ -16,7 +16,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "irqbalance",
         "moves interrupts between CPUs, including shielded ones",
-        "the shield bans its CPUs in irqbalance and unbans them afterwards",
+        "the shield bans irqbalance from its CPUs and lifts the ban afterwards",
     ),
     (
         "tuned",
@@ -45,7 +45,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     ),
     (
         "cgrulesengd",
-        "moves tasks between cgroups by its rules, including tasks in the shield",
+        "moves tasks between cgroups according to its rules, including tasks in the shield",
         "exclude the workload in /etc/cgrules.conf or stop cgred",
     ),
     (
@@ -56,7 +56,8 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "dockerd",
         "puts containers into its own cpusets",
-        "they lose the shielded CPUs while the shield is active; `--cpuset-cpus` may fail for them",
+        "they lose the shielded CPUs while the shield is active; `--cpuset-cpus` may fail for \
+         these CPUs",
     ),
     (
         "containerd",
@@ -84,13 +85,13 @@ const INSTALLED: &[(&str, &[&str], &str, &str)] = &[
         "cset",
         &["/usr/bin/cset", "/usr/local/bin/cset"],
         "makes cpusets (`cset shield`); its exclusive sets and a shield cannot have the same CPUs",
-        "use one of the two: `cpushield plan --from cset` makes a policy of its sets",
+        "use one of the two: `cpushield plan --from cset` makes a policy from its sets",
     ),
     (
         "partrt",
         &["/usr/bin/partrt", "/usr/local/bin/partrt", "/opt/bin/partrt"],
         "makes the cpusets `rt` and `nrt`, and moves all tasks and interrupts",
-        "use one of the two: `cpushield plan --from partrt` makes a policy of its sets",
+        "use one of the two: `cpushield plan --from partrt` makes a policy from its sets",
     ),
     (
         "cgconfig",
@@ -101,14 +102,14 @@ const INSTALLED: &[(&str, &[&str], &str, &str)] = &[
     (
         "cgrulesengd",
         &["/usr/sbin/cgrulesengd", "/sbin/cgrulesengd"],
-        "moves tasks between cgroups by its rules when it is started (cgred.service)",
+        "moves tasks between cgroups according to its rules when it is started (cgred.service)",
         "exclude the workload in /etc/cgrules.conf before you start it",
     ),
     (
         "tuned",
         &["/usr/sbin/tuned", "/sbin/tuned"],
         "sets affinities, sysctls and governors from its profile when it is started",
-        "use one of the two: `cpushield plan --from tuned` makes a policy of its profile",
+        "use one of the two: `cpushield plan --from tuned` makes a policy from its profile",
     ),
 ];
 
@@ -199,7 +200,7 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
         found.push(finding(
             "cpuset-disabled",
             "the kernel was booted with cgroup_disable=cpuset",
-            "without cpusets only their affinity keeps tasks out; remove the parameter",
+            "without cpusets, only the affinity of tasks keeps them out; remove the parameter",
         ));
     }
     // Without any task, /proc was not recorded, and the hierarchies are unknown.
@@ -207,7 +208,7 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
         found.push(finding(
             "no-cpuset",
             "there is no cgroup hierarchy with cpusets",
-            "only their affinity keeps tasks out, and any task can change its own back",
+            "only the affinity of tasks keeps them out, and any task can change its own back",
         ));
     }
     found

@@ -252,7 +252,7 @@ fn read_memory_kib(r: &SurveyReader, path: &str) -> Option<u64> {
         size.trim().strip_suffix(" kB")?.trim().parse().ok()
     });
     if total.is_none() {
-        r.note(path, "it has no line MemTotal:");
+        r.note(path, "it has no `MemTotal:` line");
     }
     total
 }

@@ -37,19 +37,21 @@ pub const NOHZ_FULL: BootFacts = BootFacts {
     name: "nohz-full",
     page: "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
-kernel stops it while one ordinary task runs there, or only tasks under SCHED_FIFO
-(sched_can_stop_tick() in kernel/sched/core.c, 6.12). It must be set at boot (up to Linux 7.2). The
-kernel must be built with CONFIG_NO_HZ_FULL, as those of Debian, Ubuntu and Fedora are.
+kernel stops it while only one ordinary task runs there, or only SCHED_FIFO tasks
+(sched_can_stop_tick() in kernel/sched/core.c, 6.12). The parameter must be set at boot (up to Linux
+7.2). The kernel must be built with CONFIG_NO_HZ_FULL, as the kernels of Debian, Ubuntu and Fedora
+are.
 
-One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded. That is all
-but the core of the boot CPU and one core of each other memory node; `cpushield boot plan` lists
-them. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same CPUs.
-With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that pins
-itself to them runs there.
+One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded. Those are all
+CPUs except the core of the boot CPU and one core of each other memory node; `cpushield boot plan`
+lists them. Shields can then be applied and removed at runtime. Do not add `isolcpus=` for the same
+CPUs. With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that
+pins itself to them can run there.
 
 Unreleased: a patch series of October 2026 (DHM, version 5) requires all CPUs of `nohz_full=` and
 `isolcpus=nohz,` in `isolcpus=domain,` too. Otherwise the kernel warns and disables both. No
-released kernel does that (up to 7.2). This is from a digest of the mails, not from the patch.
+released kernel does that (up to 7.2). This is from a summary of the mailing-list thread, not from
+the patch.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
@@ -81,8 +83,8 @@ pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
     name: "clocksource-watchdog",
     page: "\
 Where the kernel does not trust the time stamp counter, a timer compares it with another clock every
-half second. It runs on each CPU in turn, including shielded ones (6.12; later kernels may use only
-one CPU). `tsc=reliable` stops it.
+half second. The timer runs on each CPU in turn, including shielded ones (6.12; later kernels may
+use only one CPU). `tsc=reliable` stops it.
 
 Add it only if the trace shows `clocksource_watchdog` on the shield. If the counter really is
 unreliable, the clock then goes wrong and nothing reports it.

@@ -15,14 +15,14 @@ pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
 The cursor of the text console on a screen blinks about five times a second. Each time a work item
-(fb_flashcursor) draws it and queues itself again, on the CPU where it ran. The queue is bound to
-CPUs unless the kernel was booted with workqueue.power_efficient=1. So neither a cpuset nor the
-masks of `workqueues` and `irq-affinity` keep the work off a CPU. It gets there when a task on
-that CPU, or a message of the kernel, writes to the console.
+(fb_flashcursor) draws it and queues itself again, on the CPU where it ran. The workqueue is per-CPU
+unless the kernel was booted with workqueue.power_efficient=1. So neither a cpuset nor the masks of
+`workqueues` and `irq-affinity` keep the work off a CPU. The work gets there when a task on that CPU
+writes to the console, or when the kernel prints a message on that CPU.
 
-Messages of the kernel are drawn by the same CPU too: see `framebuffer-console`.
+That CPU also draws the kernel's messages: see `framebuffer-console`.
 
-Cost: the cursor of the console stands still, or is not visible, while the shield is active.
+Cost: the cursor of the console does not blink, or is not visible, while the shield is active.
 
 Source: fbcon_add_cursor_work(), fb_flashcursor() and store_cursor_blink() in
 drivers/video/fbdev/core/fbcon.c (6.12). Firedancer sets the same file (console.c in

@@ -36,33 +36,35 @@ const NOT_LEFT: &[&str] = &[
 
 const PAGE: &str = "\
 Before a CPU was shielded, it armed timers, queued work and ran other programs. A timer that re-arms
-itself stays on its CPU forever. Since 6.9 another CPU runs it but re-arms it on the old base, and
-sends an IPI to a `nohz_full` CPU each time. Taking the CPU offline moves all of that to other CPUs;
-when it is online again, nothing is left. In the guests of the benchmark, one IPI every 0.1 s was
-left over (`nohz_full_kick_func`), and none after this step. `verify` names the sender and the
-timer; `verify --fix` performs this step on an active shield.
+itself stays on its CPU forever. Since 6.9 another CPU runs it but re-arms it on the old base. If
+that base is on a `nohz_full` CPU, the other CPU also sends it an IPI each time. Taking the CPU
+offline moves all of that to other CPUs; when it is online again, nothing is left. In the benchmark
+guests, one IPI every 0.1 s (`nohz_full_kick_func`) remained before this step, and none after it.
+`verify` names the sender and the timer; `verify --fix` performs this step on an active shield.
 
-Kernels with commit 7dec062cfcf2 (November 2025) have two regimes. CPUs of `nohz_full=` stay in the
-hierarchy of timer migration, and the paragraph above is about them. CPUs that only an isolated
-partition or `isolcpus=` takes out of the scheduling domains leave the hierarchy: no other CPU
-expires their timers, so those armed there fire there. This step moves the timers of both.
+Kernels with commit 7dec062cfcf2 (November 2025) treat two kinds of CPUs differently. CPUs of
+`nohz_full=` stay in the timer-migration hierarchy, and the paragraph above is about them. CPUs that
+only an isolated partition or `isolcpus=` takes out of the scheduling domains leave the hierarchy:
+no other CPU expires their timers, so those armed there fire there. This step moves the timers of
+both.
 
 This step comes first, because it disturbs interrupts, threads and cpusets. By default it is
 performed only on CPUs prepared with `nohz_full=`. On other CPUs the tick interrupts hundreds of
-times more often. For those, the plan names the armed high-resolution timers that the survey found
-(`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. No kernel file shows delayed work
-items and the timers of the timer wheel. On 6.12-rt, `neigh_periodic_work` and `psi_avgs_work` were
-seen 18 times in 20 s, and never after the cycle. The step requires cpusets of v2 (a v1 cpuset loses
-the CPU permanently) and a CPU that can go offline.
+times more often than these timers. For those, the plan names the armed high-resolution timers that
+the survey found (`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. No kernel file
+shows delayed work items or the timers of the timer wheel. On 6.12-rt, `neigh_periodic_work` and
+`psi_avgs_work` were seen 18 times in 20 s, and never after the cycle. The step requires cgroup v2
+cpusets (a v1 cpuset loses the CPU permanently) and a CPU that can go offline.
 
-Taking a CPU offline has side effects. It changes the masks of interrupts, and those of network
-queues that a driver spreads again. It changes the CPU's resctrl group, the partitions that contain
-the CPU, and its settings for frequency, idle states and machine-check thresholds. All of these are
-read before and restored immediately after. Failures are reported, and undo tries again.
+Taking a CPU offline has side effects. It changes the masks of interrupts, and of network queues
+that a driver redistributes. It changes the CPU's resctrl group, the partitions that contain the
+CPU, and its settings for frequency, idle states and machine-check thresholds. All of these are read
+beforehand and restored immediately afterwards. Failures are reported, and undo tries again.
 
-Cost: all CPUs stop for a moment, those of other shields too (stop_machine). So this step is not
-performed while another shield is active, unless `--disturb` accepts that. Programs pinned to that
-CPU alone are moved; undo restores their affinity. Counters that `perf` keeps on that CPU alone end.
+Cost: all CPUs stop for a moment, including those of other shields (stop_machine). So this step is
+not performed while another shield is active, unless `--disturb` accepts that. Programs pinned to
+that CPU alone are moved; undo restores their affinity. Counters of `perf` that count only on that
+CPU stop.
 
 Source: takedown_cpu() and stop_machine_cpuslocked() in kernel/cpu.c, timers_dead_cpu() in
 kernel/time/timer.c, tmigr_is_isolated() in
@@ -93,7 +95,7 @@ impl Tunable for CpuHotplugCycle {
     }
 
     fn summary(&self) -> &'static str {
-        "take the CPUs offline and online once to move their timers and work elsewhere"
+        "take the CPUs offline and back online once to move their timers and work elsewhere"
     }
 
     fn page(&self) -> &'static str {

@@ -31,19 +31,20 @@ some kernels it restarts the tick of a `nohz_full` CPU. A runtime of 0 switches 
 Since 7.0 a second one, the ext server, does the same for the tasks of a sched_ext scheduler. Both
 are switched off, because such a scheduler can be loaded at any time.
 
-It is done before the CPUs become a partition: the kernel checks the bandwidth of the scheduling
-domain, and a CPU outside all domains has none to return (the write fails). Some kernels lose track
-of that bandwidth when domains are rebuilt, for example by an earlier shield, and then refuse with
-EBUSY. A reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
+cpushield does this before the CPUs become a partition, because the kernel checks the bandwidth of
+the scheduling domain. A CPU outside all domains has no bandwidth to return, so the write fails.
+Some kernels lose track of that bandwidth when domains are rebuilt, for example by an earlier
+shield, and then refuse with EBUSY. A reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
 
-Cost: on the shield nothing then protects an ordinary task, including kworkers of that CPU, from a
+Cost: on the shield nothing then protects an ordinary task, such as a kworker of that CPU, from a
 real-time task that never sleeps; a task that waits for such a kworker waits forever. The kernel
-logs a warning about it. `cpushield run` warns before it starts such a task.
+logs a warning when a server is switched off. `cpushield run` warns before it starts such a task.
 
 Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and
 sched_fair_server_write() in kernel/sched/debug.c (6.12); sched_init_dl_servers() and
-debugfs_ext_server_init() there (7.0, commits cd959a356205 and 76d12132ba45); \"sched/deadline: Restore dl_server
-bandwidth on non-destructive root domain changes\" fixes it. The file needs debugfs.";
+debugfs_ext_server_init() there (7.0, commits cd959a356205 and 76d12132ba45); \"sched/deadline:
+Restore dl_server bandwidth on non-destructive root domain changes\" fixes it. The file needs
+debugfs.";
 
 impl Tunable for FairServer {
     fn name(&self) -> &'static str {

@@ -26,17 +26,17 @@ An interrupt preempts the task on its CPU. First, /proc/irq/default_smp_affinity
 mask of interrupts that are requested later. Then each interrupt whose mask includes shielded CPUs
 keeps only the housekeeping CPUs of its mask.
 
-Some interrupts cannot be moved: per-CPU interrupts, those of an interrupt chip that cannot move
-any, and queues whose affinity the kernel manages (NVMe, virtio, many network cards). The kernel
-refuses all of them with EIO, since 6.12 with EPERM. It shows the reason only in debugfs, and most
-kernels are built without that file. The plan lists these interrupts. It assumes that a
-message-signalled interrupt (MSI, MSI-X) is a managed queue, and that no other interrupt is. A
-managed queue serves the CPUs of its mask. If that mask also has housekeeping CPUs, the boot
-parameter `isolcpus=managed_irq,…` sends it to those. If it has only shielded CPUs, it interrupts
-them only for their own requests.
+Some interrupts cannot be moved: per-CPU interrupts, interrupts of a chip that cannot move any, and
+queues whose affinity the kernel manages (NVMe, virtio, many network cards). The kernel refuses to
+move any of them, before 6.12 with EIO and since then with EPERM. It shows the reason only in
+debugfs, and most kernels are built without that file. The plan lists these interrupts. It assumes
+that a message-signalled interrupt (MSI, MSI-X) is a managed queue, and that no other interrupt is.
+A managed queue serves the CPUs of its mask. If that mask also has housekeeping CPUs, the boot
+parameter `isolcpus=managed_irq,…` sends the queue's interrupt to those. If the mask has only
+shielded CPUs, the queue interrupts them only for their own requests.
 
 An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows the old CPU.
-Some drivers request their interrupts again, such as those of many network cards when the link comes
+Some drivers request their interrupts again, as those of many network cards do when the link comes
 up; these interrupts get the default mask.
 
 Cost: the housekeeping CPUs handle all interrupts.

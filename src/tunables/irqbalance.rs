@@ -12,7 +12,7 @@ pub(super) struct Irqbalance;
 
 const PAGE: &str = "\
 The daemon irqbalance checks the interrupt load every ten seconds and moves interrupts between CPUs.
-cpushield asks it over its socket not to use the shielded CPUs; it is neither stopped nor
+cpushield asks it over its socket not to use the shielded CPUs; the daemon is neither stopped nor
 reconfigured. Undo lifts the ban. If the daemon is restarted, it loses the ban, and `cpushield
 status` shows the drift. The daemon applies a request at its next check, so an apply right after an
 undo waits for that: up to 12 s.
@@ -27,7 +27,7 @@ impl Tunable for Irqbalance {
     }
 
     fn summary(&self) -> &'static str {
-        "ban the shielded CPUs in the daemon irqbalance"
+        "ban the irqbalance daemon from the shielded CPUs"
     }
 
     fn page(&self) -> &'static str {
@@ -54,7 +54,7 @@ impl Tunable for Irqbalance {
         let change = Change::BanFromIrqbalance { cpus: shield.cpus.clone() };
         WantedChanges::Changes(vec![WantedChange::new(
             change,
-            "it would move interrupts back to the shield",
+            "irqbalance would otherwise move interrupts back to the shield",
         )])
     }
 }

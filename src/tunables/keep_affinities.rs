@@ -19,14 +19,14 @@ journal before the first change, and undo restores those that differ at the end.
 While the shield is active, a program may request exactly the CPUs that the shield leaves it. Undo
 must not mistake that request for an effect of the shield. From 6.2 on, undo can tell the two apart
 once the cpusets are gone: a program that requested nothing then has its CPUs again. If a program
-does not, it (or its parent) requested its affinity. Undo then leaves the affinity and reports the
-program.
+does not have them, it (or its parent) requested its affinity. Undo then leaves the affinity and
+reports the program.
 
-Undo cannot tell the two apart before 6.2, or where apply set the affinity of the task itself. The
+Undo cannot tell the two apart before 6.2, or where apply itself set the affinity of the task. The
 program then gets its previous affinity. A program that was started after apply gets the previous
-affinity of the program that started it. Where other shields stay, their CPUs are left out.
+affinity of the program that started it. If other shields stay active, their CPUs are left out.
 
-Cost: some kilobytes of journal. It changes nothing and removes no interruption.
+Cost: a few kilobytes of journal. This tunable changes nothing and removes no interruption.
 
 Source: __sched_setaffinity() in kernel/sched/syscalls.c, __set_cpus_allowed_ptr() and
 dup_user_cpus_ptr() in kernel/sched/core.c (6.12).";

@@ -1,4 +1,4 @@
-//! `ksm`: stops the merging of equal pages. Pure.
+//! `ksm`: stops the merging of identical pages. Pure.
 
 use super::setting::{FileSetting, anywhere};
 use crate::causes::Cause;
@@ -9,14 +9,14 @@ use crate::policy::Workload;
 
 pub(super) const KSM: FileSetting = FileSetting {
     name: "ksm",
-    summary: "stop merging equal pages of virtual machines",
+    summary: "stop merging identical pages of virtual machines",
     page: "\
-The kernel thread ksmd merges equal pages of programs that allow it, which in practice are
-virtual machines. It write-protects pages (a TLB flush on the CPUs of the guest) and the next
-write to one is a page fault. Pages that are already merged stay merged.
+The kernel thread ksmd merges identical pages of programs that allow it, which in practice are
+virtual machines. It write-protects pages (a TLB flush on the CPUs of the guest), and the next write
+to such a page causes a page fault. Pages that are already merged stay merged.
 
 Only memory that a program marked as mergeable (madvise MADV_MERGEABLE, prctl PR_SET_MEMORY_MERGE)
-is affected. So it is set for the workload `vm`, and for others on request.
+is affected. So this is on for the workload `vm`, and for others on request.
 
 Cost: no memory is saved by merging.
 

@@ -13,9 +13,9 @@ pub(super) struct Kthreads;
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
 interrupts may run on any CPU unless their affinity is restricted. Each one whose affinity includes
-shielded CPUs gets the housekeeping CPUs of its own affinity. A thread that is created later does
+shielded CPUs keeps only the housekeeping CPUs of its affinity. A thread that is created later does
 not inherit that. Before 7.0 the kernel gives it all CPUs except those of `nohz_full=`; `isolcpus=`
-has no effect there. Since 7.0 it is the reverse: all CPUs except those of `isolcpus=` and of
+has no effect on this. Since 7.0 it is the reverse: all CPUs except those of `isolcpus=` and of
 isolated partitions. Where neither keeps a new thread away, `status` shows it.
 
 Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT

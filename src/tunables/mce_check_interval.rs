@@ -16,8 +16,8 @@ whichever CPU's file is written; 0 stops the timers.
 
 Cost: corrected errors that the CPU does not signal with an interrupt (CMCI, threshold
 interrupts) are not logged while the shield is active. Uncorrected errors still raise a machine
-check. A write of the file restarts the timers with a function call on every CPU, those of other
-shields too. So this setting is left out while another shield without it is active, unless
+check. Writing the file restarts the timers with a function call on every CPU, including those of
+other shields. So this setting is left out while another shield without it is active, unless
 `--disturb` accepts that.
 
 Source: mce_timer_fn(), store_int_with_restart() and mce_restart() in

@@ -25,9 +25,9 @@ const HIGHEST: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
 const PAGE: &str = "\
-With turbo (boost), a CPU is faster than its nominal frequency while others of its package are idle
+With turbo (boost), a CPU runs above its nominal frequency while other CPUs of its package are idle
 and cool. So the time of a calculation on the shield depends on what the housekeeping CPUs do. This
-tunable switches turbo off for the whole machine, with the file of the driver:
+tunable switches turbo off for the whole machine, through the file of the driver:
 `intel_pstate/no_turbo` or `cpufreq/boost`.
 
 Off unless requested (`--on no-turbo`): every CPU is slower, and no interruption is removed. Measure
@@ -36,10 +36,10 @@ with and without it.
 Cost: speed, on all CPUs. The write sends an interrupt to every CPU.
 
 Since Linux 6.11 each frequency policy has a switch of its own too, and a write to `cpufreq/boost`
-sets them all. What they were before could not be restored, so this tunable does nothing there. With
-intel_pstate it works on every kernel. There `min_perf_pct` must be possible without turbo: the
-driver would lower a higher one for good, so this tunable then does nothing. Otherwise write to the
-`boost` of single policies, or switch it off in the firmware.
+sets them all. Their previous values could not be restored, so this tunable does nothing on those
+kernels. With intel_pstate it works on every kernel, but `min_perf_pct` must be reachable without
+turbo. The driver would lower a higher value permanently, so this tunable then does nothing. In
+these cases, write to the `boost` file of individual policies, or switch turbo off in the firmware.
 
 Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
 drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.";
@@ -50,7 +50,7 @@ impl Tunable for NoTurbo {
     }
 
     fn summary(&self) -> &'static str {
-        "keep all CPUs at or below their nominal frequency, for constant times"
+        "keep all CPUs at or below their nominal frequency, for constant execution times"
     }
 
     fn page(&self) -> &'static str {

@@ -12,7 +12,7 @@ pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
     page: "\
 On machines with several memory nodes the kernel periodically unmaps parts of each program's
 memory. It learns from the page faults which node uses them, and moves pages or the program. On the
-shield each of those is a page fault and a TLB flush while the workload runs.
+shield this causes page faults and TLB flushes while the workload runs.
 
 Cost: programs on the housekeeping CPUs are not moved closer to their memory while the shield is
 active.

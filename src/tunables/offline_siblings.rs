@@ -24,16 +24,16 @@ is online again.
 other steps are made while the CPU is online. The CPU stays in the shield, so no other program
 gets it if another process brings it online; `status` then shows the difference.
 
-Going offline has side effects, the same as those of `cpu-hotplug-cycle`. They are read right
-before. Masks of interrupts and queues that a driver spreads again are restored at once. What only
-an online CPU can have is restored when it is online again: its resctrl group, its place in v1
-cpusets, the settings of its frequency, idle states and machine-check thresholds. Affinities come
-last. On cgroup v1 the cpuset of the shield does not have the CPU, because the kernel would remove
-it.
+Going offline has side effects, the same as those of `cpu-hotplug-cycle`. The affected settings are
+read right before. Masks of interrupts, and of queues that a driver redistributes, are restored at
+once. What only an online CPU can have is restored when it is online again: its resctrl group, its
+place in v1 cpusets, the settings of its frequency, idle states and machine-check thresholds.
+Affinities come last. On cgroup v1 the cpuset of the shield does not contain the CPU, because the
+kernel would remove an offline CPU from it.
 
-Cost: all CPUs stop for a moment when the CPU goes offline. So it is refused while another shield
-is active, unless `--disturb` accepts that. Counters that `perf` keeps on that CPU alone end. A CPU
-without `online` file (the boot CPU) stays online.
+Cost: all CPUs stop for a moment when the CPU goes offline. So this is refused while another shield
+is active, unless `--disturb` accepts that. Counters of `perf` that count only on that CPU stop. A
+CPU without an `online` file (the boot CPU) stays online.
 
 Source: takedown_cpu() in kernel/cpu.c, cpuset_hotplug_update_tasks() in kernel/cgroup/cpuset.c,
 resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/ (6.12);
@@ -96,7 +96,7 @@ impl Tunable for OfflineSiblings {
             let siblings = &machine.topology.cpu(cpu)?.siblings;
             let sibling = siblings.intersection(&working).first()?;
             let change = Change::OfflineSibling { cpu, sibling };
-            let reason = "the other sibling of the core has the core alone";
+            let reason = "the other sibling then has the core to itself";
             let now = setting(machine, &online_file(cpu)).map(str::to_owned);
             let is_offline = now.as_deref() == Some("0");
             let wanted = WantedChange { now, ..WantedChange::new(change, reason) };

@@ -20,13 +20,13 @@ pub(super) struct CpuGovernor;
 const GOVERNOR: &str = "cpufreq/scaling_governor";
 
 const IDLE_PAGE: &str = "\
-A CPU in deep sleep takes up to some hundred microseconds to wake. `n/a` in
+A CPU in deep sleep takes up to several hundred microseconds to wake. `n/a` in
 `power/pm_qos_resume_latency_us` of a CPU forbids sleep states with an exit latency, for that CPU
 only.
 
-Off unless requested (`--on cpu-idle`): a polling program never sleeps, so it gains nothing. For a
-program that wakes periodically it costs power and heat, and with SMT or turbo it slows the
-neighbouring CPUs down. Measure with and without it.
+Off unless requested (`--on cpu-idle`): a polling program never sleeps, so it gains nothing. A
+program that wakes periodically then wakes sooner, but that costs power and heat, and with SMT or
+turbo it slows the neighbouring CPUs down. Measure with and without it.
 
 Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
 Documentation/ABI/testing/sysfs-devices-power.";
@@ -36,12 +36,13 @@ The frequency governor of a CPU chooses its frequency; `performance` keeps it at
 so that a program that wakes up need not wait for the CPU to speed up.
 
 Off unless requested (`--on cpu-governor`): it costs power and heat, and on many machines CPUs
-share one frequency, so other CPUs change too. A governor that keeps one frequency makes no
-frequency changes that interrupt (`frequency`).
+share one frequency, so other CPUs change too. A governor that keeps one frequency causes no
+frequency changes, which would interrupt the CPU (`frequency`).
 
 A CPU with the governor `userspace` stays as it is, because the kernel would forget its frequency.
-The settings of a governor (`ondemand/`, `schedutil/`) get their defaults when the last CPU leaves
-it, and amd-pstate sets `energy_performance_preference` with the governor: undo restores neither.
+The settings of a governor (`ondemand/`, `schedutil/`) are reset to their defaults when the last CPU
+leaves it, and amd-pstate sets `energy_performance_preference` with the governor: undo restores
+neither.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst; cpufreq_userspace_policy_stop() in
 drivers/cpufreq/cpufreq_userspace.c, cpufreq_dbs_governor_exit() in

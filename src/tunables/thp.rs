@@ -12,13 +12,13 @@ pub(super) const THP: FileSetting = FileSetting {
     summary: "switch transparent huge pages off, so that no memory is collapsed at runtime",
     page: "\
 The kernel thread khugepaged copies runs of small pages of a program into one huge page. During the
-copy, the program's other threads fault on that memory, and its CPUs get a TLB flush. It affects
+copy, the program's other threads fault on that memory, and its CPUs get a TLB flush. This affects
 only programs that may have huge pages, and only memory that is not in huge pages yet.
 
-Off unless requested (`--on thp`): huge pages also save TLB misses, and a workload that touches
-all its memory before it starts, or calls prctl PR_SET_THP_DISABLE, is not affected.
+Off unless requested (`--on thp`): huge pages also save TLB misses, and a workload that touches all
+its memory at startup, or calls prctl PR_SET_THP_DISABLE, is not affected.
 
-Cost: every program that starts during the shield gets only small pages.
+Cost: while the shield is active, new memory of every program gets only small pages.
 
 Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     file: &["/sys/kernel/mm/transparent_hugepage/enabled"],

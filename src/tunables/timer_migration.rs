@@ -10,13 +10,13 @@ pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
     name: "timer-migration",
     summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
-Timers that are not pinned may be armed on another CPU than the requesting one. With
+Timers that are not pinned may be armed on a CPU other than the requesting one. With
 `kernel.timer_migration=1`, the default, a `nohz_full` CPU arms its unpinned timers on a
-housekeeping CPU, and idle CPUs leave theirs to others. Some real-time guides switch it off;
-then every timer that a program on the shield starts interrupts the shield.
+housekeeping CPU, and idle CPUs leave theirs to others. Some real-time guides recommend switching it
+off; then every timer that a program on the shield starts interrupts the shield.
 
 Cost: a timer then wakes a program on a `nohz_full` CPU from a housekeeping CPU, and is late when
-that one is busy. So this is off for `cyclic` workloads unless requested. CPUs that are not
+that CPU is busy. So this is off for `cyclic` workloads unless requested. CPUs that are not
 `nohz_full` keep the timers of the programs that run on them.
 
 A write that changes the value patches the kernel's code, so it is left out while another shield is

@@ -19,8 +19,8 @@ real-time task never leaves, that work never runs, and the task that enabled the
 apply enlarges the buffer while the shield is still empty: it writes 0 to the `enable` file of an
 event, which already reads 0. Nothing is traced.
 
-Since 6.7 (commit a1f157c7a3bb) the trace of `verify` has its own buffers from the start. Nothing
-needs to be done where the size of sub-buffers can be chosen (6.8 and later).
+Since 6.7 (commit a1f157c7a3bb) the trace of `verify` has its own buffers from the start. cpushield
+recognizes such kernels by `buffer_subbuf_size_kb` (6.8 and later), and changes nothing there.
 
 Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption. The
 work runs on the CPUs of other shields too. So the buffer is not enlarged while another shield is
@@ -41,7 +41,7 @@ impl Tunable for TracingBuffer {
     }
 
     fn summary(&self) -> &'static str {
-        "enlarge the kernel's trace buffer now, so that a busy shield can be watched"
+        "enlarge the kernel's trace buffer now, so that a busy shield can be verified"
     }
 
     fn page(&self) -> &'static str {

@@ -9,16 +9,16 @@ pub(super) const VM_STAT_INTERVAL: FileSetting = FileSetting {
     name: "vm-stat-interval",
     summary: "update the per-CPU memory statistics once an hour instead of every second",
     page: "\
-Each CPU keeps its changes of memory counters locally and adds them to the global ones
-periodically: the work item vmstat_update, by default every second after a change. It runs on the
-CPU itself and cannot be moved.
+Each CPU keeps its changes to memory counters locally. The work item vmstat_update periodically adds
+them to the global counters, by default every second after a change. It runs on the CPU itself and
+cannot be moved.
 
 Since 6.5 the kernel does not queue it on CPUs of `isolcpus=` and `nohz_full=` (commit
 be5e015d107d). Since 6.8 it does not queue it on CPUs of isolated partitions (commit 3232e7aad11e).
 Since 7.0 `nohz_full=` alone has no such effect (commit 1c3329df409b). Work that was queued before
 the shield was applied still runs. Older kernels always queue it.
 
-Cost: /proc/vmstat and /proc/meminfo may lag behind by some hundred pages for each CPU.
+Cost: /proc/vmstat and /proc/meminfo may lag behind by a few hundred pages per CPU.
 
 Source: vmstat_shepherd() in mm/vmstat.c; Documentation/admin-guide/sysctl/vm.rst.",
     file: &["/proc/sys/vm/stat_interval"],

@@ -21,8 +21,8 @@ const PAGE: &str = "\
 The lockup detectors watch every CPU. For soft lockups, a timer and a stop task run every four
 seconds. For hard lockups, on many machines a performance counter raises a non-maskable interrupt
 about every ten seconds of busy time. The shielded CPUs are removed from `kernel.watchdog_cpumask`;
-the detectors continue elsewhere. On kernels booted with `nohz_full=` those CPUs are not in it from
-the start.
+the detectors continue elsewhere. On kernels booted with `nohz_full=`, the CPUs of that list are not
+in the mask from the start.
 
 Cost: a CPU of the shield that hangs in the kernel is not reported.
 

@@ -27,8 +27,8 @@ was queued. `verify` names the sender.
 
 Since 6.8 the kernel keeps the CPUs of isolated partitions out of the global mask by itself, and
 shows the written value in cpumask_requested; undo restores that. While another partition is
-isolated, the mask is not written. The kernel would apply it as written and run unbound work on that
-partition's CPUs.
+isolated, the mask is not written. Otherwise the kernel would apply it as written and run unbound
+work on that partition's CPUs.
 
 Cost: none.
 

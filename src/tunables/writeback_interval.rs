@@ -11,10 +11,10 @@ pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
     name: "writeback-interval",
     summary: "wake the writeback of dirty pages every minute instead of every five seconds",
     page: "\
-Dirty pages are written to disk by work of an unbound queue, woken every five seconds.
-`workqueues` keeps that work off the shield, so this is off unless requested (`--on
-writeback-interval`). It helps when the workload itself writes to files from the shield, because
-the delayed work's timer is then armed there.
+A work item of an unbound queue writes dirty pages to disk every five seconds. `workqueues` keeps
+that work off the shield, so this is off unless requested (`--on writeback-interval`). It helps when
+the workload itself writes to files from the shield, because the delayed work's timer is then armed
+there.
 
 Cost: a power failure loses up to a minute more of unsynced data.
 
@@ -22,7 +22,7 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysc
     file: &["/proc/sys/vm/dirty_writeback_centisecs"],
     value: "6000",
     compare: ValueComparison::Text,
-    reason: "the timer of writeback then fires rarely",
+    reason: "the writeback timer then fires rarely",
     removes: &[Cause::Timer, Cause::Workqueue],
     // Not `delayed_work_timer_fn`: that is the timer of any delayed work.
     culprits: &[CulpritPattern::Function("wb_workfn"), CulpritPattern::Function("wb_wakeup")],

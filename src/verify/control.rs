@@ -118,8 +118,8 @@ mod tests {
         assert_eq!(judge_seen(&[], &[(3, None)], None), seen);
         let missed = |by: &str| {
             format!(
-                "the positive control was not seen: 10 function-call IPIs by membarrier(2) to each \
-                 CPU before the span, but {by}"
+                "the positive control was not seen: 10 function-call IPIs to each CPU with \
+                 membarrier(2) before the span, but {by}"
             )
         };
         assert_eq!(

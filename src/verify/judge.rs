@@ -647,8 +647,8 @@ mod tests {
             e.cpus[0].gaps = Some(GapStatistics { overflow: 2, ..gaps(40_000, 900) });
             e.cpus[0].joined.as_mut().unwrap().unjoined = 1;
         });
-        let quickly = "3 gaps or interruptions came too quickly to be compared with each other";
-        assert_eq!(state(&lost), (VerdictState::Unknown, vec![quickly.to_owned()]));
+        let too_fast = "3 gaps or interruptions came too fast to be compared with each other";
+        assert_eq!(state(&lost), (VerdictState::Unknown, vec![too_fast.to_owned()]));
         assert_eq!(state(&with(lost, |e| e.guest = Some(true))).0, VerdictState::Holds);
         // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.
         let guest = with(dark(None), |e| e.guest = Some(true));
@@ -712,7 +712,7 @@ mod tests {
             gate(&guest),
             unknown(
                 "the trace does not see time that the hypervisor takes; without a command, the gap \
-                 sampler sees it"
+                 sampler would see it"
             )
         );
         let untimed =
@@ -722,7 +722,7 @@ mod tests {
         assert_eq!(
             gate(&syscalls),
             unknown(
-                "system calls of the workload are entries too and were not counted: use --syscalls"
+                "system calls of the workload are entries too, but were not counted: use --syscalls"
             )
         );
     }
@@ -810,7 +810,7 @@ mod tests {
         assert_eq!(unknown, VerdictState::Unknown);
         assert_eq!(
             why,
-            ["the witnesses of page faults disagree: perf counted 1382 of \
+            ["the witnesses for page faults disagree: perf counted 1382 of \
               exceptions:page_fault_user, the trace recorded 0"]
         );
     }
@@ -843,10 +843,8 @@ mod tests {
             ),
             (
                 with(clean(), |e| e.control = missed_control()),
-                why(
-                    "the positive control was not seen: 10 function-call IPIs by membarrier(2) to \
-                     each CPU before the span, but the trace of CPU 3 saw 0",
-                ),
+                why("the positive control was not seen: 10 function-call IPIs to each CPU with \
+                     membarrier(2) before the span, but the trace of CPU 3 saw 0"),
             ),
             (
                 with(clean(), |e| e.control = PositiveControl::NotDone { reason: refused.clone() }),
@@ -867,13 +865,14 @@ mod tests {
             ),
             (
                 with(untraced(clean()), |e| e.workload = WatchedWorkload::Given),
-                why("without the kernel trace, no witness sees system calls, page faults and \
+                why("without the kernel trace, no witness sees system calls, page faults or \
                      exceptions of the workload: no tracefs"),
             ),
             (
                 with(untraced(clean()), |e| e.cpus[0].gaps = Some(gaps(2, 50_000))),
                 why("2 gaps that no counter explains: firmware, the hypervisor or uncounted \
-                     kernel work; the kernel trace could name them: no tracefs"),
+                     kernel work; the kernel trace could name the cause, but did not \
+                     watch: no tracefs"),
             ),
         ] {
             assert_eq!(state(&evidence), expected);
@@ -892,7 +891,7 @@ mod tests {
                 e.ended = Some(WorkloadEnd { how: ProgramEnd::Exited { status: 0 }, after_ns });
             })
         };
-        let more = "use --warmup 0s or a longer program";
+        let more = "use --warmup 0s or a program that runs longer";
         let short = format!("the program ended after 2840us of the requested 2s; {more}");
         let late =
             format!("the program ended before anything was watched (exit status: 0); {more}");

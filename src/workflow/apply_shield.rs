@@ -234,12 +234,12 @@ fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
     Plan::parse(text, name).map_err(|error| match SavedDocument::parse(text, name) {
         Ok(SavedDocument::Plan(_)) => error.into(),
         Ok(other) => Failure::usage(format!(
-            "{name} is not a plan: it is output of `cpushield {}`",
+            "{name} is not a plan: it is the output of `cpushield {}`",
             other.command()
         ))
         .hint("make a plan: cpushield plan -o FILE"),
         Err(_) if serde_json::from_str::<SeveralPlans>(text).is_ok() => {
-            Failure::usage(format!("{name} has the plans of several shields"))
+            Failure::usage(format!("{name} contains the plans of several shields"))
                 .hint("apply all shields of the policy: cpushield apply --all")
                 .hint("or save the plan of one: cpushield plan --shield NAME -o FILE")
         }
@@ -327,7 +327,7 @@ mod tests {
         preview_source(&work, &saved).unwrap();
         set("isolated");
         let refused = "CPU 2-3 belongs to /sys/fs/cgroup/robot, which another program has made \
-                       exclusive; a shield would break it";
+                       exclusive; a shield would break that";
         let preview = preview_source(&work, &saved).unwrap_err();
         assert_eq!(preview.message, refused);
         let applied = apply_source(&work, &saved, ProgramsInTheWay::Refuse).unwrap_err();

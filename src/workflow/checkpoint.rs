@@ -175,7 +175,7 @@ fn read_measurement(files: &UserFiles, path: &Path) -> Result<Box<LatencyMeasure
         other => {
             let (file, command) = (path.display(), other.command());
             let message =
-                format!("{file} is not a measurement: it is output of `cpushield {command}`");
+                format!("{file} is not a measurement: it is the output of `cpushield {command}`");
             Err(Failure::usage(message)
                 .hint("start a measurement: cpushield latency timer -o FILE"))
         }

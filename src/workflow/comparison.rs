@@ -40,7 +40,7 @@ fn read_run(access: &UserFiles, file: &str) -> Result<GivenRun, Failure> {
         other => {
             let command = other.command();
             let message =
-                format!("{file} is not a measurement: it is output of `cpushield {command}`");
+                format!("{file} is not a measurement: it is the output of `cpushield {command}`");
             return Err(Failure::usage(message)
                 .hint("measure latency: cpushield latency timer --json > FILE")
                 .hint("or measure interruptions: cpushield verify --json > FILE"));

@@ -105,8 +105,9 @@ fn open_host(root: Option<&Path>, log: Option<&EventLog>) -> Result<Host, Failur
         return Ok(host);
     }
     let name = dir.display();
-    let failure =
-        Failure::usage(format!("{name} is not a recorded machine: it has no proc, sys or boot"));
+    let failure = Failure::usage(format!(
+        "{name} is not a recorded machine: it has no proc, sys or boot directory"
+    ));
     Err(failure.hint(if host.exists("/root/proc") {
         format!("use the directory below it: --root {}", dir.join("root").display())
     } else {

@@ -67,11 +67,12 @@ fn explain_error(error: BootError) -> Failure {
     match error {
         BootError::NoKernel { known, .. } if !known.is_empty() => {
             let known: Vec<String> = known.iter().map(|it| format!("kernel = {it:?}")).collect();
-            Failure::usage(message).hint(format!("choose one of the menu: {}", known.join(" or ")))
+            Failure::usage(message)
+                .hint(format!("choose one from the menu: {}", known.join(" or ")))
         }
         BootError::FaultyWord(faulty) => {
             let advice = match faulty.fault.is_unknown() {
-                true => "if it is right: allow_unknown = true".to_owned(),
+                true => "if it is correct: allow_unknown = true".to_owned(),
                 false => faulty.fault.advice(&faulty.word),
             };
             Failure::faulty_word(message, &faulty, advice)

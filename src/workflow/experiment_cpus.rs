@@ -162,7 +162,7 @@ fn check_rows_differ(matrix: &Matrix, rows: &[&PlannedRow], file: &str) -> Resul
             let other = find_line(matrix, same);
             let name = matrix.rows.get(same).map(|row| row.name.as_str()).unwrap_or_default();
             let why = format!(
-                "row {:?} has the same plan on this machine as row {name:?} of line {other}",
+                "row {:?} has the same plan on this machine as row {name:?} on line {other}",
                 row.name
             );
             let line = find_line(matrix, index);
@@ -188,10 +188,10 @@ fn no_cpus(
 ) -> Failure {
     let named_in_rows = planned.iter().flatten().map(|row| &row.cpus.measured);
     if let Some(first) = named_in_rows.clone().next() {
-        let why = "it has no cpus, and the rows with a shield have their own";
+        let why = "it has no cpus, but the rows with a shield have their own";
         let failure = at_row(matrix, index, file, Failure::usage(why))
             .hint(format!("measure it on the CPUs of a row: cpus = \"{first}\""))
-            .hint("or name the CPUs of all rows without cpus at the top of the file");
+            .hint("or set cpus at the top of the file, for all rows that have none");
         let all = named_in_rows.fold(CpuSet::new(), |all, cpus| all.union(cpus));
         return match all == *first {
             true => failure,

@@ -102,7 +102,7 @@ fn explain_all<E: ExplainedEntry>(registry: &[E]) -> impl Iterator<Item = Explai
 fn with_instrument_link(mut page: ExplainPage) -> ExplainPage {
     if let Some(instrument) = instruments::named(&page.name) {
         let other = instrument.explain().name;
-        let link = format!("\n\nThe instrument of this name: `cpushield explain {other}`.");
+        let link = format!("\n\nThe instrument with this name: `cpushield explain {other}`.");
         page.text.to_mut().push_str(&link);
     }
     page
@@ -210,7 +210,7 @@ fn name_line(title: &str, names: &[&str]) -> String {
 #[must_use]
 pub fn list_pages(pages: &[ExplainPage], width: usize) -> String {
     let sections = [
-        ("Tunables, in the order of their changes", "tunable"),
+        ("Tunables, in the order in which they are applied", "tunable"),
         ("Boot parameters (boot plan)", "boot parameter"),
         ("Causes of interruptions", "cause"),
         ("Instruments (latency)", "instrument"),
@@ -232,7 +232,7 @@ fn unknown_name(name: &str) -> Failure {
     let mut failure = Failure::usage(format!("there is no page about {name:?}"));
     if name.contains('_') {
         failure = failure.hint(format!(
-            "name the cause of a kernel function too: cpushield explain workqueue {name}"
+            "if it is a kernel function, also name its cause: cpushield explain workqueue {name}"
         ));
     }
     for near in nearest(name, &known) {

@@ -55,7 +55,7 @@ fn check_target(session: &VerifySession<'_>) -> Result<(), Failure> {
             .hint("or show what each CPU needs: cpushield verify --cpus LIST")),
         Some(shield) if !session.target.cpus.is_subset(&shield.cpus) => {
             Err(Failure::usage(format!(
-                "--fix changes the active shield, and CPU {} is not part of it",
+                "--fix changes the active shield, but CPU {} is not part of it",
                 session.target.cpus.difference(&shield.cpus)
             ))
             .hint(format!("use CPUs of the shield: {}", shield.cpus)))
@@ -199,7 +199,7 @@ impl FixLoop<'_> {
                 let undo = "cpushield undo".to_owned();
                 let undo = active.map_or(undo, |plan| plan.shield.command("cpushield undo"));
                 ui.warn(&format!(
-                    "{why}; the changes so far are part of the shield; undo them: {undo}"
+                    "{why}; the changes so far are part of the shield; to undo them: {undo}"
                 ));
                 let stopped = signal::stopped_by().is_some();
                 return Ok(Some(if stopped { FixEnd::Stopped } else { FixEnd::NothingMore }));

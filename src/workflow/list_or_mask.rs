@@ -33,7 +33,7 @@ pub fn parse_set(word: &str, notation: WordNotation, names: &CpuNames) -> Result
         let resolved = selection.and_then(|selection| selection.resolve(names));
         resolved.map_err(|error| error.to_string())
     };
-    let hint = "a list looks like 0-3,8 or all,^0 and a mask like 0x10f or 8000,00000000";
+    let hint = "a list looks like 0-3,8 or all,^0, and a mask like 0x10f or 8000,00000000";
     // A mask of zeros is a valid empty set. An empty word is usually an unset shell variable.
     let digits = word.bytes().any(|b| b.is_ascii_hexdigit());
     match parsed {

@@ -95,7 +95,7 @@ impl FromStr for LoadCpus {
             "all" => Ok(LoadCpus::All),
             list => parse_cpus(list)
                 .map(LoadCpus::These)
-                .map_err(|why| format!("{why}; other values are rest and all")),
+                .map_err(|why| format!("{why}; other valid values are rest and all")),
         }
     }
 }
@@ -126,7 +126,7 @@ impl LoadCpus {
             LoadCpus::All => free,
             LoadCpus::These(cpus) if cpus.intersects(taken) => {
                 let both = cpus.intersection(taken);
-                return Err(Failure::usage(format!("CPU {both} is shielded from all load"))
+                return Err(Failure::usage(format!("CPU {both} is shielded, so it gets no load"))
                     .hint("remove it from --load-cpus")
                     .hint("or take the shield down: cpushield undo"));
             }

@@ -200,7 +200,8 @@ fn choose_instrument(
 
 /// The failure when no instrument is named. It lists all instruments.
 fn no_instrument() -> Failure {
-    let mut message = "no instrument is named; it selects what the threads wait for".to_owned();
+    let mut message =
+        "the instrument is missing; it determines what the threads wait for".to_owned();
     for instrument in INSTRUMENTS {
         message.push_str(&format!("\n  {:<9} {}", instrument.name(), instrument.summary()));
     }
@@ -219,10 +220,8 @@ fn thread_specs(
     }
     if instrument.is_endless() && request.fifo.is_some() {
         let name = instrument.name();
-        return Err(Failure::usage(format!(
-            "a thread of {name} never sleeps, so --fifo is refused"
-        ))
-        .hint("omit --fifo; a real-time priority would starve kernel threads"));
+        return Err(Failure::usage(format!("a {name} thread never sleeps, so --fifo is refused"))
+            .hint("omit --fifo; a real-time priority would starve kernel threads"));
     }
     let periods_ns = latency::choose_periods(instrument, &request.periods_ns).map_err(|error| {
         Failure::usage(error.to_string()).hint(match error {

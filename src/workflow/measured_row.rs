@@ -63,7 +63,7 @@ fn read_experiment(host: &Host, file: &Path) -> Result<Experiment, Failure> {
         other => {
             let (file, command) = (file.display(), other.command());
             let message =
-                format!("{file} is not an experiment: it is output of `cpushield {command}`");
+                format!("{file} is not an experiment: it is the output of `cpushield {command}`");
             Err(Failure::usage(message).hint("write one: cpushield experiment FILE -o RESULT"))
         }
     }
@@ -125,14 +125,15 @@ fn check_machine(
     ];
     let differs = pairs.iter().find_map(|(what, there, here)| {
         let (there, here) = (there.as_deref()?, here.as_deref()?);
-        (there != here).then(|| format!("its {what} is {there:?}, this one has {here:?}"))
+        (there != here).then(|| format!("its {what} is {there:?}, but here it is {here:?}"))
     });
     let present = machine.topology.present.union(&machine.topology.online);
     let absent = experiment.cpus.difference(&present);
-    let absent = (!absent.is_empty()).then(|| format!("it has CPU {absent}, this one does not"));
+    let absent =
+        (!absent.is_empty()).then(|| format!("it has CPU {absent}, but this one does not"));
     let Some(why) = differs.or(absent) else { return Ok(()) };
     let options: String = words.iter().map(|word| format!(" --parameter {word}")).collect();
     Err(Failure::usage(format!("{file} was measured on another machine: {why}"))
         .hint("measure on this machine: cpushield experiment FILE --reboot")
-        .hint(format!("or write the words of that row yourself: cpushield boot apply{options}")))
+        .hint(format!("or write that row's parameters yourself: cpushield boot apply{options}")))
 }

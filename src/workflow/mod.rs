@@ -133,7 +133,10 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
         "mask.schema.json",
         "cpushield mask --json",
     ),
-    printed::<crate::ui::FailureDocument<'static>>("error.schema.json", "An error of any --json"),
+    printed::<crate::ui::FailureDocument<'static>>(
+        "error.schema.json",
+        "An error from any command with --json",
+    ),
     printed::<crate::documents::evidence::VerifyDocument>(
         "verify.schema.json",
         "cpushield verify --json",

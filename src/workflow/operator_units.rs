@@ -61,8 +61,8 @@ pub(super) fn warn_of_old_socket(work: &WorkContext<'_>, plan: &Plan) {
     // The first word is `apply`.
     let words = enabled.words.iter().skip(1).map(|word| format!(" {}", quote_for_shell(word)));
     ui.warn(&format!(
-        "the socket of shield {shield} is not the one for the operators of its policy; to write it \
-         again, run: cpushield enable{}",
+        "the socket of shield {shield} does not match the operators in its policy; to rewrite it, \
+         run: cpushield enable{}",
         words.collect::<String>()
     ));
 }

@@ -37,13 +37,11 @@ pub(super) fn explain_sudoers<'a>(
 ) -> String {
     match sudoers_line(host, operators, program) {
         Ok(line) => {
-            format!(
-                "operators need this line in /etc/sudoers.d/cpushield, made with visudo: {line}"
-            )
+            format!("operators need this line in /etc/sudoers.d/cpushield (use visudo): {line}")
         }
         Err(why) => format!(
             "sudo must not permit {program}: {why}; as root, install cpushield where only root can \
-             write, such as /usr/local/bin, and let operators use that one"
+             write, such as /usr/local/bin, and let operators use that copy"
         ),
     }
 }
@@ -85,7 +83,7 @@ fn enter_as_operator(
     explain_busy(ui, &choice);
     match place.v2 {
         false if priority.is_some() || request.own_priority.is_some() || request.lock_memory => {
-            let why = "on cgroup v1 an operator has the limits of its login (limits.conf(5))";
+            let why = "on cgroup v1, an operator's limits are those of the login (limits.conf(5))";
             return Err(Failure::usage(why).hint("omit --fifo, --own-priority and --lock-memory"));
         }
         // A single thread, as this process has, is the whole process.
@@ -134,7 +132,7 @@ pub(super) fn remove_as_operator(
     let public = choose_shield(work, denied)?;
     let place = ShieldPlacement::of_group(host, &public.shield, public.group.clone());
     if let (Some(group), false) = (&place.group, place.v2) {
-        let why = "on cgroup v1 an operator moves threads by the lists of tasks";
+        let why = "on cgroup v1, an operator moves threads by writing to the tasks files";
         let mount = group.rsplit_once('/').map_or("", |(mount, _)| mount);
         let command = format!("echo PID >{mount}/cpushield_housekeeping/tasks");
         return Err(Failure::usage(why).hint(command));
@@ -219,7 +217,7 @@ fn ask_once(
             let program = host.read_link("/proc/self/exe")?;
             let command = ["sudo", "-n", &program, OPERATOR_COMMAND];
             host.ask_program(&command, &line, OPERATOR_TIMEOUT).map_err(|_| {
-                let why = format!("{socket} does not exist, and sudo does not permit it");
+                let why = format!("{socket} does not exist, and sudo does not permit this command");
                 let failure = Failure::machine(why)
                     .hint("create the socket as root (needs systemd): cpushield enable");
                 failure.hint(explain_sudoers(host, public.operators.as_ref(), &program))
@@ -280,7 +278,7 @@ fn list_rules(
     let shield = shield.to_owned();
     let member = group.map(|group| {
         let join = format!("usermod --append --groups {} USER", group.name);
-        format!("as root, add the user to the group; it takes effect at the next login: {join}")
+        format!("as root, add the user to the group; this takes effect at the next login: {join}")
     });
     let rule = match (by, group) {
         (PermittedBy::User, _) => OperatorRefusal::NotPermitted { shield, uid }.rule(),
@@ -302,8 +300,8 @@ mod tests {
     #[test]
     fn a_denied_user_learns_what_would_permit_it() {
         let group = OperatorName { name: "rt".to_owned(), id: 44 };
-        let join = "as root, add the user to the group; it takes effect at the next login: usermod \
-                    --append --groups rt USER";
+        let join = "as root, add the user to the group; this takes effect at the next login: \
+                    usermod --append --groups rt USER";
         let policy = "root can permit it in the policy: [shield.mill.operators]";
         let (user, own) =
             (format!("{policy} users = [\"7\"]"), format!("{policy} group = \"GROUP\""));

@@ -29,11 +29,11 @@ pub fn import_policy(work: &WorkContext<'_>, tool: OtherTool) -> Result<Imported
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportFormat {
-    /// Words for the kernel's command line.
+    /// Parameters for the kernel's command line.
     KernelParameters,
-    /// A profile of tuned.
+    /// A tuned profile.
     Tuned,
-    /// A drop-in for a service that runs on the shielded CPUs.
+    /// A systemd drop-in for a service that runs on the shielded CPUs.
     SystemdDropIn,
 }
 
@@ -62,7 +62,7 @@ pub fn export_plan(
         ExportFormat::KernelParameters => {
             let words = list_words(work, options)?;
             if words.is_empty() {
-                let why = "this shield needs no kernel parameter that the kernel has";
+                let why = "this shield needs no kernel parameter that this kernel has";
                 return Err(Failure::machine(why).hint("see why: cpushield boot plan"));
             }
             words.join(" ") + "\n"
@@ -113,7 +113,7 @@ fn explain_error(error: SetupError) -> Failure {
         }
         SetupError::Access(error) => error.into(),
         SetupError::UnknownCpus { what, why, place } => {
-            Failure::machine(format!("{place}: cannot tell the CPUs of {what}: {why}"))
+            Failure::machine(format!("{place}: cannot determine the CPUs of {what}: {why}"))
                 .hint("name the CPUs yourself: cpushield plan --cpus LIST")
         }
     }

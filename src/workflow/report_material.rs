@@ -101,10 +101,10 @@ fn sort_documents(
             }
             other => {
                 return Err(Failure::usage(format!(
-                    "{file}: a report cannot show output of `cpushield {}`",
+                    "{file}: a report cannot show the output of `cpushield {}`",
                     other.command()
                 ))
-                .hint("show the active shield without any file: cpushield report"));
+                .hint("to show the active shield, name no file: cpushield report"));
             }
         }
     }

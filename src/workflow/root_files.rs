@@ -29,7 +29,8 @@ impl RootFile<'_> {
         match self {
             RootFile::Program(_) => INSTALL.to_owned(),
             RootFile::Policy(_) => {
-                "move the policy to a directory of root: /etc/cpushield/policy.toml".to_owned()
+                "move the policy to a directory that root owns: /etc/cpushield/policy.toml"
+                    .to_owned()
             }
         }
     }
@@ -40,7 +41,7 @@ pub(super) fn warn_of_other_users(work: &WorkContext<'_>, file: RootFile<'_>, bo
     if let Err(why) = check_root_file(&work.host, file.path()) {
         let verb = match file {
             RootFile::Program(_) => "runs",
-            RootFile::Policy(_) => "obeys",
+            RootFile::Policy(_) => "applies",
         };
         let (path, hint) = (file.path(), file.hint());
         work.ui.warn(&format!("root {verb} {path} at {boots}, but {why}; to avoid that, {hint}"));
@@ -75,7 +76,7 @@ pub(super) fn check_for_operators(
 pub(super) fn check_visible(program: &str) -> Result<(), Failure> {
     match HOMES.iter().any(|home| program.starts_with(home)) {
         true => {
-            let why = "the unit of the helper for operators sees no home directory";
+            let why = "the helper for operators runs in a unit that sees no home directories";
             Err(Failure::machine(format!("{why}, so it cannot run {program}")).hint(INSTALL))
         }
         false => Ok(()),
@@ -105,7 +106,7 @@ mod tests {
         let file = RootFile::Policy("/opt/policy.toml");
         let check = || check_for_operators(&work, &[file]).map_err(|failure| failure.message);
         let refused = |path: &str, mode: &str| {
-            let start = "operators need a policy that only root can replace: other users than root";
+            let start = "operators need a policy that only root can replace: users other than root";
             Err(format!("{start} can write {path} (mode {mode})"))
         };
         for path in ["", "opt"] {

@@ -268,7 +268,7 @@ fn check_unshielded(
     }
     if let Some(enabled) = early::installed(store)? {
         let message =
-            format!("every boot applies a shield ({}), which would affect every row", enabled.path);
+            format!("a shield is applied at boot ({}), which would affect every row", enabled.path);
         return Err(Failure::machine(message).hint("disable it first: cpushield disable"));
     }
     Ok(())
@@ -369,7 +369,9 @@ pub(super) fn run_schedule(
         }
         ExperimentEnd::Elsewhere(mismatch) => return Err(machine_changed(&mismatch.to_string())),
         ExperimentEnd::NotReturned { reboots } => {
-            return Err(machine_changed(&format!("it was rebooted {reboots} times to get back")));
+            return Err(machine_changed(&format!(
+                "{reboots} reboots did not bring it back to the original boot entry"
+            )));
         }
     }
     if journal.ended_s.is_none() {
@@ -583,9 +585,10 @@ mod tests {
         let shields = ["1", "3", "2-3"].map(shield).concat();
         let base = |cpus: &str| format!("[[row]]\nname = \"a\"\n{cpus}{shields}{COLUMN}");
         let refused = dry_run_on("6.12-rt-4", &base("")).unwrap_err();
-        let said = "m.toml:1: row \"a\": it has no cpus, and the rows with a shield have their own\n\
+        let said = "m.toml:1: row \"a\": it has no cpus, but the rows with a shield have their \
+                    own\n\
                     measure it on the CPUs of a row: cpus = \"1\"\n\
-                    or name the CPUs of all rows without cpus at the top of the file\n\
+                    or set cpus at the top of the file, for all rows that have none\n\
                     or write a row without a shield for each set of CPUs; together they are CPU 1-3";
         assert_eq!(refused, said);
         assert!(dry_run_on("6.12-rt-4", &base("cpus = \"1\"\n")).is_ok());

@@ -278,7 +278,7 @@ fn readable_kinds(wanted: &[&str]) -> String {
 }
 
 fn expected_output(kind: &DocumentKind) -> String {
-    format!("expected output of `cpushield {}`", kind.command)
+    format!("expected the output of `cpushield {}`", kind.command)
 }
 
 /// The message of an error without its `at line 1 column 2`, because the place comes first here.
@@ -324,7 +324,7 @@ impl DocumentText<'_> {
         let (why, hint) = match self.text.trim_start().chars().next() {
             None => (
                 "expected a cpushield document, found an empty file".to_owned(),
-                Some("check whether the command that writes it failed"),
+                Some("check whether the command that wrote it failed"),
             ),
             Some('{') if why == "trailing characters" => (
                 "expected one document, found more text after it".to_owned(),
@@ -365,7 +365,9 @@ impl DocumentText<'_> {
         match raw.parse::<u64>() {
             Ok(found) if found == u64::from(newest) => Ok(()),
             Ok(found) if found > u64::from(newest) => {
-                let why = format!("this document is newer: schema {found}, supported is {newest}");
+                let why = format!(
+                    "this document is newer: it has schema {found}, but {newest} is supported"
+                );
                 Err(self.error_at(raw, why).hint("read it with the newer cpushield that wrote it"))
             }
             _ => Err(self.error_at(raw, format!("expected schema {newest}, found {raw}"))),
@@ -595,7 +597,7 @@ mod tests {
             ("Worst 3 us", "f:1:1: expected a JSON document of cpushield, found".to_owned()),
             ("{\n\"a\": x}", "f:2:6: expected JSON: expected value".to_owned()),
             (&whole, format!("f:{end}:1: expected one document, found more text")),
-            (&period, "expected output of `cpushield latency --json`: invalid type".to_owned()),
+            (&period, "expected the output of `cpushield latency --json`: invalid type".to_owned()),
         ] {
             let error = SavedDocument::parse(text, "f").unwrap_err().to_string();
             assert!(error.contains(&expected), "{text}: {error}");

@@ -314,7 +314,7 @@ pub fn policy_shields(file: &str, host: &Host) -> Result<Vec<String>, Failure> {
 
 fn find_whole_policy(policy: Option<&str>, host: &Host) -> Result<ReadPolicy, Failure> {
     if policy.is_none() && !host.exists(DEFAULT_PATH) {
-        let why = format!("--all needs a policy, and there is no {DEFAULT_PATH}");
+        let why = format!("--all needs a policy, but there is no {DEFAULT_PATH}");
         return Err(Failure::usage(why).hint("name the policy file: --policy FILE"));
     }
     let read = ReadPolicy::read(host, policy)?;
@@ -336,7 +336,7 @@ fn find_operators(
         let place = format!("{file}:{}", line_of(text, name.span().start));
         let name = name.get_ref().clone();
         let id = number.map_err(|error| {
-            let hint = "write one name in each string; for an LDAP or SSSD account write its \
+            let hint = "write one name in each string; for an LDAP or SSSD account, write its \
                         number, which `id NAME` shows: \"1000\"";
             let is_unknown = matches!(error, RunError::Unknown { .. });
             let failure = Failure::usage(format!("{place}: {error}"));
@@ -406,7 +406,10 @@ fn why_unknown(name: &str) -> Option<String> {
     }
     let names = offered_names(name);
     if !names.is_empty() {
-        return Some(format!("{name} is a kernel parameter; here it is {}", names.join(" or ")));
+        return Some(format!(
+            "{name} is a kernel parameter; here it is called {}",
+            names.join(" or ")
+        ));
     }
     if names_kernel_parameter(name) {
         return Some(format!(

@@ -32,7 +32,7 @@ pub(super) fn take_back(
         let (restored, outcome) = match (shield.what, &shield.before) {
             (ShieldEffect::Made, _) => (undo_made(work, name), format!("undone: shield {name}")),
             (ShieldEffect::Changed, Some(before)) => {
-                let put_back = format!("put back: shield {name} on CPU {}", before.shield.cpus);
+                let put_back = format!("restored: shield {name} on CPU {}", before.shield.cpus);
                 (put_back_version(work, before), put_back)
             }
             (ShieldEffect::Changed | ShieldEffect::Kept, _) => continue,
@@ -42,7 +42,7 @@ pub(super) fn take_back(
             Ok(()) => failure.message.push_str(&format!("\n  {outcome}")),
             Err(why) => {
                 is_complete = false;
-                failure.message.push_str(&format!("\n  not taken back: shield {name}: {why}"));
+                failure.message.push_str(&format!("\n  not restored: shield {name}: {why}"));
             }
         }
     }

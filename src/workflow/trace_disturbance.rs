@@ -29,10 +29,10 @@ pub fn check_disturbance(
     };
     let message = format!(
         "the trace would interrupt CPU {} of shield {}: arming it patches the kernel's code, which \
-         interrupts every CPU (900 to 1,400 times for a verify on Linux 6.12)",
+         interrupts every CPU (900 to 1,400 times per verify on Linux 6.12)",
         other.cpus, other.name
     );
     Err(Failure::machine(message)
         .hint("accept the interruption: --disturb")
-        .hint("counters alone interrupt no CPU: cpushield watch"))
+        .hint("or use counters alone, which interrupt no CPU: cpushield watch"))
 }

@@ -31,7 +31,7 @@ pub fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> 
     if subject != VerdictSubject::Cpus
         && let Some(boot) = boot_command(verdict)
     {
-        failure = failure.hint(format!("prepare the rest at a trial boot: {boot}"));
+        failure = failure.hint(format!("to fix the rest, use a trial boot: {boot}"));
     }
     Err(failure)
 }
@@ -69,8 +69,8 @@ pub fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
             ("the shield leaks on CPU", "it is not proven that the shield holds on CPU")
         }
         VerdictSubject::Cpus => (
-            "no shield is active there, and the kernel interrupts CPU",
-            "no shield is active there, and it is not proven that nothing interrupts CPU",
+            "the kernel interrupts unshielded CPU",
+            "it is not proven that nothing interrupts unshielded CPU",
         ),
     };
     for (state, text) in [(VerdictState::Leaks, leaks), (VerdictState::Unknown, unknown)] {
@@ -107,7 +107,7 @@ mod tests {
         let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
         assert_eq!(summary(&verdict, VerdictSubject::Shield), "the shield leaks on CPU 1");
         let text = summary(&verdict, VerdictSubject::Cpus);
-        assert_eq!(text, "no shield is active there, and the kernel interrupts CPU 1");
+        assert_eq!(text, "the kernel interrupts unshielded CPU 1");
         assert_eq!(check(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
     }
 
@@ -131,7 +131,7 @@ mod tests {
         let now = || leak(EffectTime::Runtime, "echo");
         let boot = || leak(EffectTime::Boot, "nohz_full=3");
         let fix = "fix what can be fixed without a reboot: cpushield verify --fix";
-        let trial = "prepare the rest at a trial boot: cpushield boot apply --cpus 3 --trial";
+        let trial = "to fix the rest, use a trial boot: cpushield boot apply --cpus 3 --trial";
         let (shield, fixed) = (VerdictSubject::Shield, VerdictSubject::FixedShield);
         for (leaks, subject, expected) in [
             (vec![now()], shield, vec![fix]),

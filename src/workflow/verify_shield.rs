@@ -280,7 +280,7 @@ fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTa
     let WatchedProgram::Started(command) = &request.program else { return Ok(target) };
     if target.own_shield().is_none() {
         return Err(Failure::machine(
-            "no shield is active there, and a program is only watched in a shield",
+            "no shield is active on these CPUs, and a program can only be watched in a shield",
         )
         .hint("apply a shield: cpushield apply")
         .hint("or start the program yourself and watch it: cpushield verify --busy"));

@@ -82,7 +82,7 @@ impl<'a> WatchCheckpoint<'a> {
         if let Some(why) = error.filter(|_| !self.warned.replace(true)) {
             let file = self.path.display();
             self.ui.warn(&format!(
-                "cannot write {file}: {why}; the watch goes on, and cpushield retries the write \
+                "cannot write {file}: {why}; the watch continues, and cpushield retries the write \
                  every minute"
             ));
         }

@@ -94,7 +94,7 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
     assert_eq!(
         plan_with(&format!("{generic}{xenomai}{evl}")),
         [
-            "line 4: unchanged: it has the parameters",
+            "line 4: unchanged: it already has the parameters",
             "line 6: kernel /vmlinuz-5.15.98-evl ro nohz_full=1-3 rcu_nocbs=1-3",
         ]
     );
@@ -130,7 +130,7 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
         plan_with("ro nr_cpus=3\n").starts_with("first: nr_cpus=3 is already on the command line")
     );
     let all = plan_with("ro nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1\n");
-    assert_eq!(all, "the running kernel was booted with all of them: there is nothing to add");
+    assert_eq!(all, "the running kernel was booted with all parameters: there is nothing to add");
     machine.write("run/ostree-booted", "");
     let named = plan_with("ro nohz_full=3\n");
     assert!(named.starts_with("first remove from the kernel's command line: nohz_full=3"));

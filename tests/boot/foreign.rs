@@ -35,7 +35,7 @@ fn words_of_others_are_reported_with_file_and_line() {
         "/etc/default/grub.d/rt.cfg:1: GRUB_CMDLINE_LINUX has rcu_nocbs=2; to remove it, delete it \
          there and run `grub-mkconfig -o /boot/grub/grub.cfg`",
         "/etc/tuned/bootcmdline:1: TUNED_BOOT_CMDLINE has nohz_full=3; to remove it, choose \
-         another profile: `tuned-adm profile NAME`, and reboot",
+         another profile (`tuned-adm profile NAME`) and reboot",
     ];
     assert_eq!(sentences(&machine), expected);
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
@@ -58,8 +58,8 @@ fn entries_with_their_own_command_line_are_changed_by_grubby() {
     let found = sentences(&machine);
     assert_eq!(
         found,
-        ["/etc/default/grub:1: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there, \
-         and from the entries: `grubby --update-kernel=ALL --remove-args=isolcpus=2`",]
+        ["/etc/default/grub:1: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there \
+          and run `grubby --update-kernel=ALL --remove-args=isolcpus=2` for the entries",]
     );
 }
 
@@ -79,7 +79,7 @@ fn words_of_the_command_line_for_new_entries_are_reported() {
             ]
         );
     };
-    sentences_with("delete it there and make the boot entries or images of the kernels again");
+    sentences_with("delete it there and regenerate the boot entries or images of the kernels");
     machine.program("usr/bin/kernel-install");
     sentences_with("delete it there and run `kernel-install add-all`");
     machine.program("usr/bin/clr-boot-manager");

@@ -89,7 +89,7 @@ fn without_a_requested_kernel_the_plan_says_that_real_time_kernels_get_the_param
     let machine = rtai_machine();
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
-    let wanted = "real-time kernels get the parameters, all others stay as they are";
+    let wanted = "real-time kernels get the parameters, and all others stay as they are";
     assert!(why.iter().any(|it| it == wanted), "{why:?}");
 }
 
@@ -153,7 +153,7 @@ fn a_word_that_stable_releases_got_later_is_written_on_request_with_a_warning() 
     let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     let undecided = format!(
         "it is not known whether kernel {old} has nosmt: only later stable releases of its series \
-         have it; a boot decides: --trial"
+         have it; a trial boot shows it: --trial"
     );
     assert!(warnings.contains(&undecided), "{warnings:?}");
 }
@@ -183,8 +183,9 @@ fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
     let plan = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&plan), ["nohz_full=1-3"]);
     let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
-    let undecided =
-        format!("it is not known whether kernel {vendor} has nohz-full; a boot decides: --trial");
+    let undecided = format!(
+        "it is not known whether kernel {vendor} has nohz-full; a trial boot shows it: --trial"
+    );
     assert!(warnings.contains(&undecided), "{warnings:?}");
 }
 
@@ -254,7 +255,7 @@ fn kernels_with_and_without_nohz_full_are_not_written_together() {
     machine.update_grub();
     let refused = make_plan(&machine.host(), &request_cpus("3")).unwrap_err();
     let text = cpushield::failure::Failure::from(refused).to_string();
-    let why = format!("kernel 6.12.9-rt-amd64 has nohz_full= and kernel {RTAI} does not");
+    let why = format!("kernel 6.12.9-rt-amd64 supports nohz_full= but kernel {RTAI} does not");
     assert!(text.contains(&why) && text.contains(&format!("--kernels {RTAI}")), "{text}");
     let chosen = |glob: &str| {
         let request = BootRequest { kernels: Some(glob.to_owned()), ..request_cpus("3") };

@@ -41,7 +41,7 @@ fn the_files_of_an_entry_are_loaded_and_a_missing_ram_disk_is_refused() {
     machine.remove(&format!("boot/initrd.img-{RT}"));
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let (why, hint) = split_error(&kexec::possible(&machine.host(), &plan).unwrap_err());
-    assert!(why.contains(&format!("/boot/initrd.img-{RT} is at none of ")), "{why}");
+    assert!(why.contains(&format!("/boot/initrd.img-{RT} is not at any of ")), "{why}");
     assert!(hint.starts_with("nothing was written"), "{hint}");
     machine.write(&format!("boot/initrd.img-{RT}"), "");
     let line = format!("BOOT_IMAGE=/boot/vmlinuz-{RT} root=UUID=ab ro nohz_full=1-3 rcu_nocbs=1-3");
@@ -101,8 +101,8 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
     let none = format!("version {RT}\n");
     assert_eq!(load(&none, &[&kernel]).unwrap(), image(None));
     for (rest, there, wanted) in [
-        (one.clone(), vec![kernel.as_str()], "is at none of "),
-        (one.clone(), vec![disk.as_str()], "is at none of "),
+        (one.clone(), vec![kernel.as_str()], "is not at any of "),
+        (one.clone(), vec![disk.as_str()], "is not at any of "),
         (format!("initrd /ucode.img\n{one}"), vec![&kernel, &disk], "several initial RAM disks"),
     ] {
         let (why, _) = split_error(&load(&rest, &there).unwrap_err());
@@ -131,7 +131,7 @@ fn a_variable_of_grub_names_a_ram_disk_only_if_it_has_a_value() {
         assert_eq!(load("$tuned_initrd", cfg), Ok(()), "{cfg}");
     }
     let why = load("${tuned_initrd}", "set tuned_initrd=\"/tuned.img\"\n").unwrap_err();
-    assert!(why.contains("several initial RAM disks, /initramfs.img, /tuned.img"), "{why}");
+    assert!(why.contains("several initial RAM disks (/initramfs.img, /tuned.img)"), "{why}");
     // The rest of such a name is not known to be empty.
     let why = load("$prefix/x.img", "").unwrap_err();
     assert!(why.contains("several initial RAM disks"), "{why}");

@@ -91,8 +91,8 @@ fn words_that_only_do_not_help_are_warnings() {
         (
             &["irqaffinity=2-3"][..],
             "kernel 6.12.9-rt-amd64: irqaffinity=2-3 sends interrupts to CPU 2-3, which \
-             nohz_full=1-3 is to keep free of the tick; no other CPU gets them, except the boot \
-             CPU; name housekeeping CPUs in irqaffinity=, or remove it",
+             nohz_full=1-3 is meant to keep free of the tick; no other CPU except the boot CPU \
+             gets them; name housekeeping CPUs in irqaffinity=, or remove it",
         ),
         (
             &["isolcpus=managed_irq,1-3", "irqaffinity=0,3"],

@@ -251,7 +251,7 @@ fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     // Later kernels take both, and the plan says so.
     let machine = given("5.18.0-rt-amd64", "isolcpus=2-3");
     let warnings = make_plan(&machine.host(), &BootRequest::default()).unwrap().warnings;
-    let taken = "nohz_full=1-3 and isolcpus=2-3 are different lists: this kernel accepts both";
+    let taken = "nohz_full=1-3 and isolcpus=2-3 have different lists: this kernel accepts both";
     assert!(warnings.iter().any(|it| it.to_string().contains(taken)), "{warnings:#?}");
 }
 
@@ -414,7 +414,7 @@ fn status_reports_what_is_written_booted_and_in_force() {
     assert_eq!(seen.kernels, ["6.12.9-rt-amd64"]);
     assert_eq!(seen.kernels_without, ["6.12.9-amd64"]);
     let text = terminal_blocks(&boot_status_blocks(&seen), usize::MAX, &unpainted);
-    assert!(text.contains("\nKernels without them: 6.12.9-amd64\n"), "{text}");
+    assert!(text.contains("\nKernels without the parameters: 6.12.9-amd64\n"), "{text}");
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned).to_vec();
     assert_eq!(seen.differs, [BootDifference::EntryNotBooted { words }]);
     machine.write("proc/cmdline", "ro nohz_full=1-3 rcu_nocbs=1-3\n");

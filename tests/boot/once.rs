@@ -378,7 +378,7 @@ fn a_raspberry_pi_without_tryboot_support_writes_no_trial() {
         move |machine: &Machine| machine.write("boot/firmware/config.txt", text)
     };
     assert!(
-        refuse_without(&config("[tryboot]\nkernel=b\n")).contains("section [tryboot] in line 1")
+        refuse_without(&config("[tryboot]\nkernel=b\n")).contains("section [tryboot] on line 1")
     );
     let autoboot = |machine: &Machine| {
         machine.write("boot/firmware/autoboot.txt", "[all]\ntryboot_a_b = 1\nboot_partition=2\n");

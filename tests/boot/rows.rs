@@ -66,7 +66,7 @@ fn words_and_kernels_that_do_not_fit_are_refused_with_their_place() {
     };
     let place = "row \"best\" of lathe.json: ";
     for (word, why) in [
-        ("a b", "\"a b\" is not one word"),
+        ("a b", "\"a b\" is not a single word"),
         ("nohz_full=3-2", "\"nohz_full=3-2\" does not name CPUs"),
         ("isolcpus=domain", "\"isolcpus=domain\" does not name CPUs"),
     ] {

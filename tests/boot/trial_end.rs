@@ -94,7 +94,10 @@ fn a_trial_that_cannot_be_reached_in_time_is_undone() {
         if finished {
             let end = status::status(&machine.host(), &machine.store()).unwrap().last_trial;
             let why = end.unwrap().why.to_string();
-            assert!(why.ends_with("a login and a network did not come up within 300 s"), "{why}");
+            assert!(
+                why.ends_with("a login and a network did not become available within 300 s"),
+                "{why}"
+            );
             break;
         }
         writes += 1;
@@ -153,7 +156,10 @@ fn a_trial_that_cannot_become_permanent_is_removed() {
     let end = conclude(&machine, &machine.host()).unwrap();
     assert_eq!(end.end, SettledAs::TakenBack);
     let why = end.why.to_string();
-    assert!(why.contains("passed: it cannot be made permanent") && why.contains("# by hand"));
+    assert!(
+        why.contains("with a reservation: the parameters cannot be made permanent")
+            && why.contains("# by hand")
+    );
     let left = machine.read("boot/grub/grub.cfg");
     assert!(left.ends_with("# by hand\n") && !left.contains("nohz_full"), "{left}");
     // The next kernel package must not add our entries.
@@ -215,5 +221,5 @@ fn a_shield_on_other_cpus_proves_nothing() {
     };
     assert_eq!(unproved("3", "2-3"), None);
     let why = unproved("2-3", "1-2").unwrap().to_string();
-    assert!(why.starts_with("CPU 1-2 is shielded, not CPU 3,"), "{why}");
+    assert!(why.starts_with("the active shield has CPU 1-2 but not CPU 3,"), "{why}");
 }

@@ -126,16 +126,16 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
         (&["iommu=force,tp"], "is known to take", "mean iommu=force,pt?"),
         (&["maxcpus=abc"], "the parameter takes a number", "--allow-unknown"),
         (&["rcu_nocbs=3-1"], "does not name CPUs", "a list looks like"),
-        (&["isolcpus=io_queue,2"], "is of a patch series that", "explain isolcpus-io-queue"),
+        (&["isolcpus=io_queue,2"], "is from a patch series that", "explain isolcpus-io-queue"),
         (&["isolcpus=manged_irq,2"], "has the unknown flag manged_irq", "mean managed_irq?"),
         (&["isolcpus=domain,x"], "does not name CPUs: the list is empty", "a list looks"),
         (&["nohz_full"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
-        (&["two words"], "is not one word", "nohlt or radeon.modeset=0"),
-        (&["a=$(reboot)"], "is not one word", "nohlt or radeon.modeset=0"),
-        (&["x='1'"], "is not one word", "nohlt or radeon.modeset=0"),
-        (&[""], "is not one word", "nohlt or radeon.modeset=0"),
-        (&["=1"], "is not one word", "nohlt or radeon.modeset=0"),
-        (&["--"], "is not one word", "nohlt or radeon.modeset=0"),
+        (&["two words"], "is not a single word", "nohlt or radeon.modeset=0"),
+        (&["a=$(reboot)"], "is not a single word", "nohlt or radeon.modeset=0"),
+        (&["x='1'"], "is not a single word", "nohlt or radeon.modeset=0"),
+        (&[""], "is not a single word", "nohlt or radeon.modeset=0"),
+        (&["=1"], "is not a single word", "nohlt or radeon.modeset=0"),
+        (&["--"], "is not a single word", "nohlt or radeon.modeset=0"),
     ] {
         let refused = make_plan(&machine.host(), &request(own)).unwrap_err();
         let text = Failure::from(refused).to_string();
@@ -207,7 +207,7 @@ fn words_of_a_row_are_checked_for_its_kernel_and_its_cpus() {
     assert_eq!(check("radeon.modset=0", Some(RT), accept), Ok(()));
     for unknown in [refuse, accept] {
         let error = check("maxcpus=3", Some(RT), unknown).unwrap_err();
-        assert!(error.contains("only CPU 0-2, and CPU 3 is to be measured"), "{error}");
+        assert!(error.contains("only CPU 0-2, but CPU 3 is to be measured"), "{error}");
         assert_eq!(check("maxcpus=4", Some(RT), unknown), Ok(()));
     }
     machine.write(&format!("boot/config-{RT}"), "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\n");
@@ -249,9 +249,9 @@ fn a_compressed_module_that_no_program_reads_is_unknown_unless_sysfs_shows_the_p
     let asked = || request(&["e1000e.copybreak=256"]);
     let error = make_plan(&machine.host(), &asked()).unwrap_err();
     let text = Failure::from(error).to_string();
-    let why = "cannot be checked: the parameters of e1000e of kernel 6.12.9-rt-amd64 cannot be \
-               read: only modinfo reads /lib/modules/6.12.9-rt-amd64/kernel/drivers/net/\
-               e1000e.ko.xz, and it is not installed";
+    let why = "cannot be checked: the parameters of e1000e in kernel 6.12.9-rt-amd64 cannot be \
+               read: only modinfo can read /lib/modules/6.12.9-rt-amd64/kernel/drivers/net/\
+               e1000e.ko.xz, but it is not installed";
     assert!(text.contains(why) && text.contains("--allow-unknown"), "{text}");
     let accepted = BootRequest { unknown_words: UnknownWords::Accept, ..asked() };
     make_plan(&machine.host(), &accepted).unwrap();

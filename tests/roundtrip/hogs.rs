@@ -104,7 +104,7 @@ fn guarantees_of_thread_time_are_not_disabled_so_nothing_waits_forever() {
     let refused = refused(&applied);
     let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
     assert_eq!(subjects, [RT_RUNTIME, FAIR_SERVER]);
-    assert!(refused[0].1.contains("only this setting gives other threads"), "{refused:?}");
+    assert!(refused[0].1.contains("only this setting gives the other threads"), "{refused:?}");
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "served CPU");
@@ -286,7 +286,8 @@ fn nothing_starts_while_rcu_cannot_complete() {
     let host = bench.host();
     match apply::undo(&host, &bench.store(), None).unwrap_err() {
         UndoError::Hog(hog) => {
-            assert!(hog.why.contains("rcuc/3 (SCHED_FIFO 60) is not above it"), "{}", hog.why);
+            let wanted = "rcuc/3 (SCHED_FIFO 60) has no higher priority";
+            assert!(hog.why.contains(wanted), "{}", hog.why);
             assert!(hog.hint.contains("chrt -f -p 61 16"), "{}", hog.hint);
         }
         error => panic!("{error}"),
@@ -358,8 +359,8 @@ fn a_task_is_not_moved_to_a_cpu_where_it_would_stop_rcu() {
     let host = bench.host();
     match bench.apply(&host, &trees::v2_plan()).unwrap_err() {
         ApplyError::Hog(hog) => {
-            let wanted =
-                "rcuc/0 (SCHED_FIFO 1) would not be above it where the shield would move it";
+            let wanted = "rcuc/0 (SCHED_FIFO 1) would have no higher priority where the shield \
+                          would move that task";
             assert!(hog.why.contains(wanted), "{}", hog.why);
         }
         error => panic!("{error}"),

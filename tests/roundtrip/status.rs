@@ -294,7 +294,7 @@ fn a_survey_of_a_shielded_machine_has_a_verdict() {
     assert_eq!(verdict(), "Verdict: CPU 3 is shielded; `cpushield status` shows the shield");
     fs::write(bench.journal(), "torn").unwrap();
     let unknown = verdict();
-    let expected = "Verdict: unknown, because the active shields are: ";
+    let expected = "Verdict: unknown, because the active shields are unknown: ";
     assert!(unknown.starts_with(expected), "{unknown}");
 }
 

@@ -228,8 +228,8 @@ fn the_shields_before_one_that_the_kernel_refuses_are_taken_back() {
         }
     }
     let undone = lines.iter().filter(|line| *line == "  undone: shield b").count();
-    let put_back = lines.iter().filter(|line| line.starts_with("  put back: shield a on CPU "));
-    assert!(undone > 2 && put_back.count() > 2, "{lines:?}");
+    let restored = lines.iter().filter(|line| line.starts_with("  restored: shield a on CPU "));
+    assert!(undone > 2 && restored.count() > 2, "{lines:?}");
 }
 
 #[test]

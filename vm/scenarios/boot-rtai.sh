@@ -53,7 +53,7 @@ END
     status "boot plan" 0 cpushield boot plan --cpus 3
     status "boot apply" 0 cpushield boot apply --cpus 3
     # The saved entry is the user's, so apply leaves it alone and says what to do.
-    is "apply says that the saved entry has no parameters" 1 sh -c 'cpushield boot apply --cpus 3 2>/dev/null | grep -c "^Next boot, without them"'
+    is "apply says that the saved entry has no parameters" 1 sh -c 'cpushield boot apply --cpus 3 2>/dev/null | grep -c "^Next boot, without the parameters"'
     is "and apply names the command that chooses the new one" 1 sh -c "cpushield boot apply --cpus 3 2>/dev/null | grep -c 'grub-set-default.*cpushield-$rtai'"
     grub-editenv /boot/grub/grubenv set saved_entry=cpushield-$rtai
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg

@@ -60,7 +60,7 @@ case $n in
         # The host can take time from a guest; the verdict is then a justified doubt.
         said=$(cpushield boot status | grep '^Last trial')
         case $said in
-        *"the trial booted, and failed"*)
+        *"the trial booted, but failed"*)
             skip "a shield held, and the parameters are permanent" "$said"
             is "a trial that does not hold was reverted, byte for byte" "" unchanged
             finish
@@ -104,7 +104,7 @@ case $n in
 7)
     is "the old entry booted by itself" "" grep -o nohz_full /proc/cmdline
     is "the trial was undone" "undone" last_trial
-    is "because no login came up" 1 sh -c 'cpushield boot status | tr -s "\n " " " | grep -c "a login did not come up within 90 s"'
+    is "because no login came up" 1 sh -c 'cpushield boot status | tr -s "\n " " " | grep -c "a login did not become available within 90 s"'
     cpushield boot status
     is "every file is restored, byte for byte" "" unchanged
     # Something with the name of a getty waits from now on. In the guest systemd-user-sessions, which permits logins,
@@ -131,7 +131,7 @@ case $n in
         sh -c 'cpushield boot status | tr -s "\n " " " | grep -cE "shield [ab] does not hold"' ;;
     esac
     is "with a login it is not the login that decides" "" \
-        sh -c 'cpushield boot status | tr -s "\n " " " | grep -o "did not come up"'
+        sh -c 'cpushield boot status | tr -s "\n " " " | grep -o "did not become available"'
     is "and no unit is left" "" sh -c 'ls /etc/systemd/system | grep cpushield-trial'
     cpushield boot status
     ;;

@@ -18,7 +18,7 @@ joe() { (cd /tmp && setpriv --reuid 1000 --regid 1000 --groups 4444,1000 "$@" </
 eve() { (cd /tmp && setpriv --reuid 1001 --regid 1001 --groups 1001 "$@" </dev/null); }
 status "a shield" 0 cpushield apply --shield rt
 status "without the line an operator is refused" 125 joe cpushield run --shield rt -- true
-line=$(joe cpushield run --shield rt -- true 2>&1 | sed -n 's/.*made with visudo: //p')
+line=$(joe cpushield run --shield rt -- true 2>&1 | sed -n 's/.*(use visudo): //p')
 claim "the refusal has the line for sudoers" [ -n "$line" ]
 echo "# $line"
 (umask 337 && echo "$line" >/etc/sudoers.d/cpushield)

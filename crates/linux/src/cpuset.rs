@@ -208,17 +208,17 @@ impl CpuSet {
         let (used, group) = match pattern {
             None => (1, 1),
             Some(pattern) => {
-                let (used, group) = pattern
-                    .split_once('/')
-                    .ok_or_else(|| invalid(text, format!("{part:?} needs used/group")))?;
+                let (used, group) = pattern.split_once('/').ok_or_else(|| {
+                    invalid(text, format!("{part:?} needs USED/GROUP after the colon"))
+                })?;
                 (cpu_number(text, used, last)?, cpu_number(text, group, last)?)
             }
         };
         if group == 0 {
-            return Err(invalid(text, format!("{part:?}: a group of 0 CPUs is no group")));
+            return Err(invalid(text, format!("{part:?}: GROUP must be at least 1")));
         }
         if used > group {
-            return Err(invalid(text, format!("{part:?}: used must not exceed group")));
+            return Err(invalid(text, format!("{part:?}: USED must not exceed GROUP")));
         }
         for cpu in (from..=to).filter(|cpu| (cpu - from) % group < used) {
             self.insert(cpu);
@@ -397,10 +397,10 @@ mod tests {
             ("-1", "a CPU number is missing"),
             ("1-", "a CPU number is missing"),
             ("1:1/2", "needs a range"),
-            ("0-7:2", "needs used/group"),
+            ("0-7:2", "needs USED/GROUP"),
             ("0-7:3/2", "must not exceed"),
-            ("0-7:0/0", "a group of 0 CPUs"),
-            ("0-7:1/0", "a group of 0 CPUs"),
+            ("0-7:0/0", "GROUP must be at least 1"),
+            ("0-7:1/0", "GROUP must be at least 1"),
             ("9999999", "beyond 8191"),
             ("1;2", "not a CPU number"),
         ] {

@@ -102,12 +102,12 @@ impl fmt::Display for NamespaceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NamespaceKind::Pid => {
-                "it lists only the tasks of this process's PID namespace; run cpushield in that of \
-                 the host"
+                "it lists only the tasks of this process's PID namespace; run cpushield in the \
+                 host's PID namespace"
             }
             NamespaceKind::Cgroup => {
-                "the cgroup is outside this process's cgroup namespace; run cpushield in that of \
-                 the host"
+                "the cgroup is outside this process's cgroup namespace; run cpushield in the \
+                 host's cgroup namespace"
             }
         })
     }

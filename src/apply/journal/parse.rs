@@ -145,7 +145,7 @@ impl ApplyJournal {
     }
 
     fn add_line(&mut self, lines: &RemainingLines<'_>, text: &[u8]) -> Result<(), JournalError> {
-        let wanted = "an outcome or what undo did";
+        let wanted = "an outcome or a record of undo";
         let parsed = lines.parse(text, wanted)?;
         match parsed {
             JournalLine::Late(intent) if self.is_known(intent.step) => {

@@ -61,7 +61,7 @@ impl ChangeKind for GroupAccess<'_> {
                 if left == wanted {
                     return Ok(PerformedChange::changed(show(left)));
                 }
-                let reason = format!("the kernel made it {}", show(left));
+                let reason = format!("the kernel set it to {}", show(left));
                 Refusal { kind: RefusalKind::Other, reason }
             }
         };

@@ -71,7 +71,7 @@ impl ChangeKind for ShieldSlice<'_> {
         let ShieldSlice { unit, cpus, mems } = *self;
         if *was == OriginalState::Present {
             return Ok(PerformedChange::refused(format!(
-                "{} already exists, and does not belong to this shield",
+                "{} already exists, but does not belong to this shield",
                 dir(unit)
             )));
         }

@@ -134,14 +134,14 @@ impl ChangeKind for FileWrite<'_> {
     fn hint(&self, kind: RefusalKind) -> Option<&'static str> {
         match kind {
             RefusalKind::IsolatedAtBoot if is_partition(self.path) => Some(
-                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield \
-                 others; `cpushield apply` without a saved plan shields them without a partition",
+                "these CPUs are isolated by isolcpus= at boot; boot without it, or shield other \
+                 CPUs; `cpushield apply` without a saved plan shields them without a partition",
             ),
             RefusalKind::NotExclusive if is_partition(self.path) => {
                 Some("another cgroup has these CPUs; `cpushield survey` names it")
             }
             _ if is_partition(self.path) => {
-                Some("`cpushield plan --off cpuset` plans a shield that keeps no other program out")
+                Some("`cpushield plan --off cpuset` plans a shield that other programs can enter")
             }
             RefusalKind::Busy if self.path.contains("cpuset") => {
                 Some("another cgroup has these CPUs; `cpushield survey` names it")
@@ -217,7 +217,7 @@ fn write(
         let kind = RefusalKind::from_partition(&left);
         return fall_back_to_root(host, path, value, &before, &Refusal { kind, reason: left });
     }
-    let verb = if compare.same(&left, &before) { "kept" } else { "made it" };
+    let verb = if compare.same(&left, &before) { "kept" } else { "set it to" };
     let reason = format!("the kernel {verb} {left:?}");
     refuse_and_restore(host, path, compare, &before, Refusal { kind: RefusalKind::Other, reason })
 }

@@ -51,7 +51,7 @@ impl BootDifference {
                 Some("`cpushield boot undo` restores the original files")
             }
             BootDifference::EntryNotBooted { .. } => Some("boot the entry that has them"),
-            BootDifference::OtherKernel { .. } => Some("boot a kernel that gets them"),
+            BootDifference::OtherKernel { .. } => Some("boot a chosen kernel"),
             _ => None,
         }
     }
@@ -63,7 +63,7 @@ impl fmt::Display for BootDifference {
             BootDifference::Interrupted => f.write_str("writing was interrupted")?,
             BootDifference::EntryGone { version } => write!(
                 f,
-                "no menu entry gives {version} the parameters: the kernel was removed, or the \
+                "no menu entry boots {version} with the parameters: the kernel was removed, or the \
                  loader's configuration changed"
             )?,
             BootDifference::EntryNotBooted { words } => {
@@ -71,12 +71,12 @@ impl fmt::Display for BootDifference {
             }
             BootDifference::OtherKernel { words } => write!(
                 f,
-                "not booted with {}: the running kernel does not get them",
+                "not booted with {}: the running kernel is not one of the chosen kernels",
                 words.join(" ")
             )?,
             BootDifference::NotInForce { word, shows } => {
                 let shows = shows.as_deref().unwrap_or("the kernel shows nothing");
-                write!(f, "{word} was booted but is not in force: {shows}")?;
+                write!(f, "booted with {word}, but it is not in force: {shows}")?;
             }
             BootDifference::Refused { parameter, message } => {
                 write!(f, "the kernel reported for {parameter}: {message}")?;
@@ -125,7 +125,7 @@ impl fmt::Display for UndoNote {
                  systemd would start it with the parameters"
             )?,
             UndoNote::ChangedFileRemoved { path } => {
-                write!(f, "{path} had been changed since it was written; it was removed")?;
+                write!(f, "{path} was removed, although it had been changed since it was written")?;
             }
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))

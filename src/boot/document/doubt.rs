@@ -101,17 +101,17 @@ impl fmt::Display for TrialDoubt {
                 write!(f, "the kernel reported for {parameter}: {message}")
             }
             TrialDoubt::UnitFailed { unit } => {
-                write!(f, "{unit} failed, and had not failed before")
+                write!(f, "{unit} failed, but had not failed before")
             }
             TrialDoubt::NotReached { goal, within_s } => {
-                write!(f, "{goal} did not come up within {within_s} s")
+                write!(f, "{goal} did not become available within {within_s} s")
             }
             TrialDoubt::OtherShield { proves, shielded } => {
                 let missing = proves.difference(shielded);
                 write!(
                     f,
-                    "CPU {shielded} is shielded, not CPU {missing}, so no shield on CPU {proves} \
-                     was watched ({advice})"
+                    "the active shield has CPU {shielded} but not CPU {missing}, so no shield on \
+                     CPU {proves} was verified ({advice})"
                 )
             }
             TrialDoubt::ShieldIncomplete { unfinished } => {
@@ -123,7 +123,9 @@ impl fmt::Display for TrialDoubt {
                 "shield {shield} does not hold; `cpushield verify --shield {shield}` reports why"
             ),
             TrialDoubt::ShieldLeaks { verdict } => f.write_str(verdict),
-            TrialDoubt::CannotStay { why } => write!(f, "it cannot be made permanent: {why}"),
+            TrialDoubt::CannotStay { why } => {
+                write!(f, "the parameters cannot be made permanent: {why}")
+            }
         }
     }
 }
@@ -182,8 +184,10 @@ impl fmt::Display for TrialReason {
                     "the parameters are in force, and a shield on CPU {proves} holds"
                 );
             }
-            TrialReason::CannotStay { doubts } => ("the trial booted and passed", doubts),
-            TrialReason::Failed { doubts } => ("the trial booted, and failed", doubts),
+            TrialReason::CannotStay { doubts } => {
+                ("the trial booted and passed, with a reservation", doubts)
+            }
+            TrialReason::Failed { doubts } => ("the trial booted, but failed", doubts),
             TrialReason::NotAsWanted { doubts } => (
                 "this boot is not the trial, its parameters are not in force, or a unit failed",
                 doubts,

@@ -50,14 +50,14 @@ impl fmt::Display for WordRemoval {
                 write!(f, "to remove it, delete it there and run `{command}`")
             }
             WordRemoval::Entries { command } => {
-                write!(f, "to remove it, delete it there, and from the entries: `{command}`")
+                write!(f, "to remove it, delete it there and run `{command}` for the entries")
             }
             WordRemoval::NewEntries => f.write_str(
-                "to remove it, delete it there and make the boot entries or images of the kernels \
-                 again",
+                "to remove it, delete it there and regenerate the boot entries or images of the \
+                 kernels",
             ),
             WordRemoval::TunedProfile => f.write_str(
-                "to remove it, choose another profile: `tuned-adm profile NAME`, and reboot",
+                "to remove it, choose another profile (`tuned-adm profile NAME`) and reboot",
             ),
         }
     }

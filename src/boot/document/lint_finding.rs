@@ -224,7 +224,7 @@ impl fmt::Display for BadListEffect {
             BadListEffect::Ignored => "the kernel ignores the whole list",
             BadListEffect::AllCpus => "the kernel uses all CPUs instead",
             BadListEffect::CutOff => {
-                "the kernel uses only what comes before the error, and the boot CPU"
+                "the kernel uses only the CPUs before the error, plus the boot CPU"
             }
         })
     }
@@ -322,7 +322,9 @@ impl LintFinding {
     pub fn advice(&self) -> &'static str {
         match self {
             LintFinding::NotAccepted { fault, .. } => fault.advice(),
-            LintFinding::BeyondLast { .. } => "name only CPUs of /sys/devices/system/cpu/possible",
+            LintFinding::BeyondLast { .. } => {
+                "name only CPUs that are listed in /sys/devices/system/cpu/possible"
+            }
             LintFinding::NotAList { .. } => "write a CPU list: 2-3,8",
             LintFinding::EmptyList { .. } => "name CPUs after the equals sign, or remove the word",
             LintFinding::InterruptsWithoutTick { .. } => {
@@ -382,17 +384,17 @@ impl LintFinding {
             | LintFinding::NoHousekeeping { .. }
             | LintFinding::NohzOff { .. } => write_about_lists(f, self),
             LintFinding::UnknownValue { word, near, takes } => {
-                write!(f, "the kernel does not know the value of {word}")?;
+                write!(f, "{word} has a value that the kernel does not know")?;
                 match near {
                     Some(near) => write!(f, "; similar: {near}"),
                     None => write!(f, "; the parameter takes {takes}"),
                 }
             }
             LintFinding::Unreleased { word, .. } => {
-                write!(f, "{word} is of a patch series that no released kernel has")
+                write!(f, "{word} is from a patch series that no released kernel has")
             }
             LintFinding::NoValue { word } => {
-                write!(f, "{word} has no value; the kernel does not know the word without one")
+                write!(f, "{word} has no value; the kernel does not accept the word without one")
             }
             LintFinding::UnknownFlag { word, flag, near } => {
                 write!(f, "{word} has the flag {flag}, which mainline kernels do not know")?;
@@ -451,8 +453,8 @@ fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::
         LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
         LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
             f,
-            "{irqaffinity} sends interrupts to CPU {cpus}, which {nohz_full} is to keep free \
-             of the tick; no other CPU gets them, except the boot CPU"
+            "{irqaffinity} sends interrupts to CPU {cpus}, which {nohz_full} is meant to keep free \
+             of the tick; no other CPU except the boot CPU gets them"
         ),
         LintFinding::CpusNotStarted { limit, started, words, cpus } => write!(
             f,

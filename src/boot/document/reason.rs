@@ -79,8 +79,8 @@ impl fmt::Display for BootReason {
             BootReason::Choice(reason) => reason.fmt(f),
             BootReason::EveryShieldableCpu { cpus } => write!(
                 f,
-                "{} can be shielded at any time after this boot; the boot CPU's core, and a core \
-                 of each memory node, stay housekeeping CPUs",
+                "{} can be shielded at any time after this boot; the boot CPU's core and one core \
+                 of each other memory node stay housekeeping CPUs",
                 named(cpus)
             ),
             BootReason::IsolatedCore { cpus } => write!(
@@ -93,7 +93,7 @@ impl fmt::Display for BootReason {
                 write!(f, "row {row:?} of {file} was measured with these parameters")
             }
             BootReason::RealtimeKernels => {
-                f.write_str("real-time kernels get the parameters, all others stay as they are")
+                f.write_str("real-time kernels get the parameters, and all others stay as they are")
             }
             BootReason::KernelsUnlisted => f.write_str("could not list the installed kernels"),
             BootReason::DefaultKernel { realtime, version, first } => write!(
@@ -182,13 +182,16 @@ impl fmt::Display for ParameterSkipReason {
             ParameterSkipReason::SwitchedOff => f.write_str("switched off by the request"),
             ParameterSkipReason::Never { why } => f.write_str(why),
             ParameterSkipReason::ForNamedCpus { name } => {
-                write!(f, "only for CPUs that you name, --cpus LIST (--on {name})")
+                write!(
+                    f,
+                    "only for CPUs that you name with --cpus LIST (--on {name} adds it anyway)"
+                )
             }
             ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
             ParameterSkipReason::Undecided { name } => write!(
                 f,
-                "unknown: the kernel's configuration is not installed, and its name may be a \
-                 vendor's (--on {name} writes it, --trial tries it)"
+                "unknown: the kernel's configuration is not installed, and judging by its name the \
+                 kernel may be a vendor's (--on {name} writes it, --trial tries it)"
             ),
             ParameterSkipReason::UnknownToKernels { why } => why.fmt(f),
             ParameterSkipReason::UnknownToRunning { why } => {
@@ -316,7 +319,7 @@ impl fmt::Display for NextReason {
             NextReason::ForOneBoot { setting } => write!(f, "{setting}, for one boot"),
             NextReason::NotAmongFiles { setting, entry } => write!(
                 f,
-                "{setting} is {entry:?}, which has no entry with a command line, and boots \
+                "{setting} is {entry:?}, which has no file with a command line, so it boots \
                  without the parameters"
             ),
             NextReason::NotInMenu { setting, entry } => write!(

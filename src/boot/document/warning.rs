@@ -121,7 +121,7 @@ impl BootWarning {
             BootWarning::LaterKernelsLeftOut => {
                 Some("after installing one, run `cpushield boot undo` and apply again")
             }
-            BootWarning::ParameterUndecided { .. } => Some("a boot decides: --trial"),
+            BootWarning::ParameterUndecided { .. } => Some("a trial boot shows it: --trial"),
             BootWarning::IsolcpusPresent { .. } => {
                 Some("remove it from the loader's configuration")
             }
@@ -161,8 +161,8 @@ impl fmt::Display for BootWarning {
             )?,
             BootWarning::IsolcpusPresent { version, cpus, refusing } => {
                 match version {
-                    Some(version) => write!(f, "the line of kernel {version} has ")?,
-                    None => f.write_str("the running kernel has ")?,
+                    Some(version) => write!(f, "the command line of kernel {version} has ")?,
+                    None => f.write_str("the running kernel was booted with ")?,
                 }
                 write!(f, "isolcpus={cpus}, which a shield does not need")?;
                 write_refusing(f, refusing.as_deref())?;
@@ -215,13 +215,13 @@ pub struct DifferentLists {
 impl fmt::Display for DifferentLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let DifferentLists { isolcpus, nohz_full, both_taken } = self;
-        write!(f, "{nohz_full} and {isolcpus} are different lists: ")?;
+        write!(f, "{nohz_full} and {isolcpus} have different lists: ")?;
         match both_taken {
             true => f.write_str("this kernel accepts both"),
             false => write!(
                 f,
-                "kernels before {LIST_PER_ISOLATION} ignore {isolcpus}, later ones accept both; \
-                 what this one does is unknown"
+                "kernels before {LIST_PER_ISOLATION} ignore {isolcpus}, and later ones accept \
+                 both; what this one does is unknown"
             ),
         }
     }

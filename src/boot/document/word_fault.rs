@@ -136,7 +136,7 @@ impl fmt::Display for UnreadableModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UnreadableModule::WithoutModinfo { path } => {
-                write!(f, "only modinfo reads {path}, and it is not installed")
+                write!(f, "only modinfo can read {path}, but it is not installed")
             }
             UnreadableModule::ModinfoFailed { path, why } => write!(f, "{path}: {why}"),
             UnreadableModule::BuiltIn => {
@@ -181,7 +181,7 @@ impl WordFault {
             WordFault::NoValue => format!("add a CPU list: {word}=2-3"),
             WordFault::GivenTwice { .. } => "omit one of them".to_owned(),
             WordFault::Planned { name, .. } => {
-                format!("name the CPUs with --cpus, or leave it to your word: --off {name}")
+                format!("name the CPUs with --cpus, or keep only your word: --off {name}")
             }
             WordFault::Unreleased { page } => {
                 format!("cpushield explain {page}; for a kernel that has it: --allow-unknown")
@@ -197,12 +197,12 @@ impl WordFault {
 impl fmt::Display for WordFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WordFault::NotPlain => {
-                f.write_str("is not one word without characters that are special to a boot loader")
-            }
+            WordFault::NotPlain => f.write_str(
+                "is not a single word, or has characters that are special to a boot loader",
+            ),
             WordFault::NotCpuList { why } => write!(f, "does not name CPUs: {why}"),
             WordFault::NoValue => {
-                f.write_str("has no value; the kernel does not know it without one")
+                f.write_str("has no value; the kernel does not accept it without one")
             }
             WordFault::GivenTwice { other, place } => write!(f, "contradicts {other} ({place})"),
             WordFault::Planned { planned, .. } => {
@@ -215,7 +215,7 @@ impl fmt::Display for WordFault {
             ),
             WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
             WordFault::Unreleased { .. } => {
-                f.write_str("is of a patch series that no released kernel has")
+                f.write_str("is from a patch series that no released kernel has")
             }
             WordFault::NotInKernels { why } => {
                 write!(f, "is not a parameter of the chosen kernels: {why}")
@@ -224,16 +224,16 @@ impl fmt::Display for WordFault {
                 write!(f, "is for the module {module}, which kernel {version} does not have")
             }
             WordFault::NoModuleParameter { module, parameter, version } => {
-                write!(f, "names {parameter}, which {module} of kernel {version} does not have")
+                write!(f, "names {parameter}, which {module} in kernel {version} does not have")
             }
             WordFault::ModuleUnreadable { module, version, why } => write!(
                 f,
-                "cannot be checked: the parameters of {module} of kernel {version} cannot be \
-                 read: {why}"
+                "cannot be checked: the parameters of {module} in kernel {version} cannot be read: \
+                 {why}"
             ),
             WordFault::CpusNotStarted { started, cpus } => write!(
                 f,
-                "makes the kernel start only CPU {started}, and CPU {cpus} is to be measured"
+                "makes the kernel start only CPU {started}, but CPU {cpus} is to be measured"
             ),
             WordFault::ModulesUnknown { version } => {
                 write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")

@@ -37,8 +37,8 @@ pub fn script(rule: &KernelRule, words: &[String], names: &EntryNames) -> String
     let (chosen, words) = (chosen_test(rule), words.join(" "));
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
-# Entries with more kernel parameters for chosen kernels. Each is the one that 10_linux makes for
-# that kernel; the entries of 10_linux itself stay as they are, without these parameters.
+# Entries with more kernel parameters for chosen kernels. Each is like the one that 10_linux makes
+# for that kernel; the entries of 10_linux itself stay as they are, without these parameters.
 parameters='{words}'
 
 chosen() {{ # version

@@ -206,19 +206,19 @@ mod tests {
                 "irq_affinity=0 looks like a misspelled irqaffinity",
             ],
         ),
-        ("nohz_full", &["nohz_full is of a patch series that no released kernel has"]),
-        ("isolcpus", &["isolcpus has no value; the kernel does not know the word without one"]),
+        ("nohz_full", &["nohz_full is from a patch series that no released kernel has"]),
+        ("isolcpus", &["isolcpus has no value; the kernel does not accept the word without one"]),
         (
             "isolcpus=io_queue,2-3",
-            &["isolcpus=io_queue,2-3 is of a patch series that no released kernel has"],
+            &["isolcpus=io_queue,2-3 is from a patch series that no released kernel has"],
         ),
         ("isolcpus= rcu_nocbs=", &["isolcpus= names no CPU", "rcu_nocbs= names no CPU"]),
         ("nohz_full=", &["nohz_full= names no CPU"]),
         ("isolcpus=nohz,domain", &["isolcpus=nohz,domain names no CPU"]),
         (
             "irqaffinity=1-3 nohz_full=1-3",
-            &["irqaffinity=1-3 sends interrupts to CPU 1-3, which nohz_full=1-3 is to keep free \
-                 of the tick; no other CPU gets them, except the boot CPU"],
+            &["irqaffinity=1-3 sends interrupts to CPU 1-3, which nohz_full=1-3 is meant to keep \
+               free of the tick; no other CPU except the boot CPU gets them"],
         ),
         // A prepared machine: the CPUs of nohz_full= are housekeeping CPUs until a shield starts.
         ("irqaffinity=0-1 nohz_full=1-3", &[]),
@@ -227,30 +227,32 @@ mod tests {
         (
             "idle=pol mitigations=of mce=ignor_ce skew_tick=yes",
             &[
-                "the kernel does not know the value of idle=pol; similar: poll",
-                "the kernel does not know the value of mitigations=of; similar: off",
-                "the kernel does not know the value of mce=ignor_ce; similar: ignore_ce",
-                "the kernel does not know the value of skew_tick=yes; the parameter takes a number",
+                "idle=pol has a value that the kernel does not know; similar: poll",
+                "mitigations=of has a value that the kernel does not know; similar: off",
+                "mce=ignor_ce has a value that the kernel does not know; similar: ignore_ce",
+                "skew_tick=yes has a value that the kernel does not know; the parameter takes a \
+                 number",
             ],
         ),
         (
             "tsc=relaible intel_pstate=disabl iommu=tp nosmt=fource preempt=ful",
             &[
-                "the kernel does not know the value of tsc=relaible; similar: reliable",
-                "the kernel does not know the value of intel_pstate=disabl; similar: disable",
-                "the kernel does not know the value of iommu=tp; similar: pt",
-                "the kernel does not know the value of nosmt=fource; similar: force",
-                "the kernel does not know the value of preempt=ful; similar: full",
+                "tsc=relaible has a value that the kernel does not know; similar: reliable",
+                "intel_pstate=disabl has a value that the kernel does not know; similar: disable",
+                "iommu=tp has a value that the kernel does not know; similar: pt",
+                "nosmt=fource has a value that the kernel does not know; similar: force",
+                "preempt=ful has a value that the kernel does not know; similar: full",
             ],
         ),
         (
             "intel_idle.max_cstate=x maxcpus=abc nmi_watchdog=of idel=poll",
             &[
-                "the kernel does not know the value of intel_idle.max_cstate=x; the parameter \
+                "intel_idle.max_cstate=x has a value that the kernel does not know; the parameter \
                  takes a number",
-                "the kernel does not know the value of maxcpus=abc; the parameter takes a number",
-                "the kernel does not know the value of nmi_watchdog=of; the parameter takes 0, 1, \
-                 panic or nopanic",
+                "maxcpus=abc has a value that the kernel does not know; the parameter takes a \
+                 number",
+                "nmi_watchdog=of has a value that the kernel does not know; the parameter takes 0, \
+                 1, panic or nopanic",
                 "idel=poll looks like a misspelled idle",
             ],
         ),
@@ -276,8 +278,8 @@ mod tests {
             &[
                 "rcu_nocbs=2-9 names CPU 4-9, but the last CPU is 3: the kernel uses all CPUs \
                  instead",
-                "irqaffinity=0-7 names CPU 4-7, but the last CPU is 3: the kernel uses only what \
-                 comes before the error, and the boot CPU",
+                "irqaffinity=0-7 names CPU 4-7, but the last CPU is 3: the kernel uses only the \
+                 CPUs before the error, plus the boot CPU",
                 "workqueue.unbound_cpus=4 names CPU 4, but the last CPU is 3: the kernel ignores \
                  the whole list",
             ],

@@ -39,7 +39,7 @@ static LINES: CmdlineFileLoader = CmdlineFileLoader {
     id: |path, _| entry_id(path),
     version: |host, path, part| kernel_file::find_release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
-    menu: "hold a key (space, Esc or Shift) while the machine starts to see the menu",
+    menu: "to see the menu, hold a key (Space, Esc or Shift) while the machine starts",
 };
 
 #[derive(Debug)]
@@ -78,13 +78,13 @@ impl BootLoader for BlsLoader {
                 loader: "GRUB 2 with `blscfg` (Fedora, RHEL)",
                 files: "`loader/entries/*.conf`; `a-cpushield-*.conf` for a trial",
                 trial: "`next_entry`",
-                later: "get the parameters, by `/etc/kernel/install.d/95-cpushield.install`",
+                later: "get the parameters from `/etc/kernel/install.d/95-cpushield.install`",
             },
             LoaderPageRow {
                 loader: "systemd-boot",
                 files: "the same",
-                trial: "`LoaderEntryOneShot`; a running PREEMPT_RT kernel has no such variables \
-                   without `efi=runtime`: use `--trial --kexec`",
+                trial: "`LoaderEntryOneShot`; a running PREEMPT_RT kernel cannot set it without \
+                        `efi=runtime`: use `--trial --kexec`",
                 later: "the same",
             },
         ]
@@ -299,7 +299,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         }
     }
     let last = text.lines().count().max(1);
-    let kernel = kernel.ok_or((last, "expected a line `linux` before the end"))?;
+    let kernel = kernel.ok_or((last, "expected a `linux` line before the end"))?;
     // It need not have one (The Boot Loader Specification): memtest, a shell. It has no words.
     let Some((args, line)) = args else { return Ok(Vec::new()) };
     let version = version_of(&kernel).map(str::to_owned).or(version);

@@ -82,7 +82,7 @@ static LINES: CmdlineFileLoader = CmdlineFileLoader {
     id: |_, part| Some(part.title.clone()),
     version: |host, path, part| kernel_file::find_release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
-    menu: "press a key at the serial console or keyboard while the loader counts down",
+    menu: "press a key on the serial console or keyboard while the loader counts down",
 };
 
 fn list_files(host: &Host) -> Vec<String> {
@@ -390,7 +390,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         parts.push(CmdlinePart { version, title, files, args, line, purpose: None });
     }
     match without_args.filter(|_| parts.is_empty()) {
-        Some(line) => Err((line, "no label has a line `append`")),
+        Some(line) => Err((line, "no label has an `append` line")),
         None => Ok(parts),
     }
 }

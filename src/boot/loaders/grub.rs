@@ -37,7 +37,7 @@ fn describe_menu_access(cfg: &str) -> String {
     let hidden = cfg.contains("timeout_style=hidden") || cfg.contains("timeout_style=countdown");
     match (hidden, cfg.contains("set timeout=0")) {
         (false, false) => "the menu is shown at boot".to_owned(),
-        _ => "hold Shift (BIOS) or press Esc (UEFI) while the machine starts to see the menu; \
+        _ => "to see the menu, hold Shift (BIOS) or press Esc (UEFI) while the machine starts; \
               GRUB_TIMEOUT in /etc/default/grub can show it at every boot"
             .to_owned(),
     }
@@ -53,7 +53,7 @@ impl BootLoader for GrubLoader {
             loader: "GRUB 2 with `grub-mkconfig` (Debian, Ubuntu, SUSE, Arch)",
             files: "additional entries: `/etc/grub.d/07_cpushield`, `grub.cfg`",
             trial: "`next_entry`",
-            later: "get the parameters, by that script",
+            later: "get the parameters from that script",
         }]
     }
 

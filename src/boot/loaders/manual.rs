@@ -28,7 +28,7 @@ const MANUALS: &[ManualLoader] = &[
                         .to_owned(),
                     format!("    kargs = [{}]", quoted_words(words).join(", ")),
                     "build and push it, then: bootc upgrade && systemctl reboot".to_owned(),
-                    "to undo: bootc rollback, or the image without that file".to_owned(),
+                    "to undo: bootc rollback, or build the image without that file".to_owned(),
                 ];
             }
             vec![
@@ -65,7 +65,7 @@ const MANUALS: &[ManualLoader] = &[
             vec![
                 format!("in the configuration: boot.kernelParams = [ {list} ];"),
                 "nixos-rebuild boot".to_owned(),
-                "the generations before, without them, stay in the boot menu".to_owned(),
+                "the previous generations, without them, stay in the boot menu".to_owned(),
             ]
         },
     },

@@ -239,7 +239,7 @@ impl BootLoader for RaspberryLoader {
         let Some((dir, _, config)) = locate(host)? else { return Err(BootError::NoTrial) };
         if let Some((name, line)) = config.tryboot {
             return Err(BootError::cannot_boot_once(format!(
-                "{dir}/{name} has a section [tryboot] in line {line}, so another program uses that \
+                "{dir}/{name} has a section [tryboot] on line {line}, so another program uses that \
                  flag"
             )));
         }
@@ -251,7 +251,8 @@ impl BootLoader for RaspberryLoader {
         }
         if !host.exists(FLAG) {
             return Err(BootError::cannot_boot_once(format!(
-                "the firmware shows no {FLAG}: a system update installs a firmware that does"
+                "the firmware does not provide {FLAG}: a system update installs a firmware that \
+                 does"
             )));
         }
         if !host.read("/proc/kallsyms").is_ok_and(|it| it.contains("rpi_firmware_notify_reboot")) {

@@ -22,7 +22,7 @@ Source: tick_setup_sched_timer() in kernel/time/tick-sched.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[],
     risk: Risk::None,
-    offer: ParameterOffer::OnRequest("shortens ticks, removes none"),
+    offer: ParameterOffer::OnRequest("it shortens ticks but removes none"),
     needs: &[],
     since: None,
     backports: &[],

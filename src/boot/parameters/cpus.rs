@@ -77,11 +77,11 @@ pub(super) const IRQAFFINITY: KernelParameter = KernelParameter {
     summary: "deliver interrupts to the other CPUs from the start",
     page: "\
 The default affinity of new interrupts. At runtime the tunable `irq-affinity` moves the existing
-interrupts and sets the same mask for later ones. The parameter sets it before the first driver is
-loaded.
+interrupts and sets the same mask for later ones. The parameter sets that mask before the first
+driver is loaded.
 
-It is proposed only when the user names CPUs. When cpushield prepares all CPUs, all interrupts would
-stay on a few CPUs even though nothing is shielded.
+cpushield proposes it only if you name CPUs. Where it prepares all CPUs, all interrupts would stay
+on a few CPUs even though nothing is shielded.
 
 Cost: managed interrupts (queues of NVMe and network cards) do not follow it.
 
@@ -105,10 +105,10 @@ pub(super) const DOMAIN: KernelParameter = KernelParameter {
     page: "\
 Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
 Only a program that requests such a CPU runs on it. This is the recipe of the LinuxCNC wiki. It is
-the only one for kernels without CONFIG_NO_HZ_FULL, as most RTAI kernels are. cpushield proposes it
-for these, for one core unless you name CPUs, and then never writes `nohz_full=`.
+the only one for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels. cpushield proposes it
+for these kernels (for one core unless you name CPUs), and then never writes `nohz_full=`.
 
-It is written without a flag, which every kernel reads as `domain`; flags exist since 4.15.
+It is written without a flag, which every kernel reads as `domain`; flags came with 4.15.
 
 The wiki says that RTAI for Linux 3.10 and later has a scheduler that needs no `isolcpus=`. So
 measure with and without it: `cpushield experiment`.
@@ -139,11 +139,11 @@ pub(super) const NOHZ: KernelParameter = KernelParameter {
     summary: "stop the tick on these CPUs, without the other effects of nohz_full=",
     page: "\
 The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 that is
-all: unbound work, timers and new kernel threads stay on the CPUs, and `nohz_full=` moves these too.
-Later kernels treat both alike. So `nohz_full=` is better, or equal.
+all: unbound work, timers and new kernel threads stay on the CPUs, whereas `nohz_full=` moves these
+too. Later kernels treat both alike. So `nohz_full=` is at least as good.
 
 Cost: as for `nohz-full`: each entry into the kernel takes longer on these CPUs. Kernels refuse it
-together with a `nohz_full=` that names other CPUs.
+together with a `nohz_full=` that names different CPUs.
 
 Source: housekeeping_isolcpus_setup() and housekeeping_nohz_full_setup() in
 kernel/sched/isolation.c (6.12); the flags came with commit 150dfee95f8a (4.15).",
@@ -165,17 +165,19 @@ pub(super) const IO_QUEUE: KernelParameter = KernelParameter {
     summary: "never written: no released kernel has the flag io_queue",
     page: "\
 A patch series for isolcpus=io_queue,LIST keeps the queues of block devices, and their managed
-interrupts, on the other CPUs: also those that `managed_irq` leaves where a queue has no other CPU.
-Its 13th version is of May 2026, and no released kernel has it. Kernels since 5.8 skip a flag that
-they do not know. The list is then read as `domain` unless it has another flag. Kernels before 5.8
-ignore the whole parameter.
+interrupts, on the other CPUs. That includes interrupts that `managed_irq` leaves in place because
+their queue has no other CPU. Version 13 was posted in May 2026, and no released kernel has it.
+Kernels since 5.8 skip a flag that they do not know. The list is then read as `domain` unless it has
+another flag. Kernels before 5.8 ignore the whole parameter.
 
-Until a kernel has it: `isolcpus-managed-irq`.
+Until a kernel has it, use `isolcpus-managed-irq`.
 
 Source: lkml.iu.edu/hypermail/linux/kernel/2605.1/09246.html; commit 3662daf02350 (5.8).",
     removes: &[],
     risk: Risk::Low,
-    offer: ParameterOffer::Never("no released kernel has this flag; they would read it as domain"),
+    offer: ParameterOffer::Never(
+        "no released kernel has this flag; kernels since 5.8 would read the list as domain",
+    ),
     needs: &[],
     since: None,
     backports: &[],
@@ -191,17 +193,17 @@ pub(super) const BARE_NOHZ_FULL: KernelParameter = KernelParameter {
     summary: "never written: no released kernel accepts nohz_full without CPUs",
     page: "\
 A patch series of April 2026 lets `nohz_full` without a list prepare all CPUs: isolated cpuset
-partitions then stop the tick of their CPUs at runtime. No released kernel has it (up to 7.2). They
-know the parameter with a list only and pass the bare word to init. `rcu_nocbs` without a list is
-known since 5.17 (commit d2cf0854d728).
+partitions then stop the tick of their CPUs at runtime. No released kernel has it (up to 7.2): they
+know the parameter only with a list and pass the bare word to init. `rcu_nocbs` without a list came
+with 5.17 (commit d2cf0854d728).
 
 The maintainers want the boot parameter to stay. Thomas Gleixner on a series that changed
 `nohz_full` without it: \"If it's not enabled on the command line then it's disabled, end of story.\"
-Paul McKenney suggests to offload the RCU callbacks of all CPUs: their `nohz_full` state can then
-change without changes to RCU, and they are offloaded at boot only. Both point to one prepared boot
-and changes at runtime.
+Paul McKenney suggests offloading the RCU callbacks of all CPUs: their `nohz_full` state can then
+change without changes to RCU, and callbacks are offloaded only at boot. Both point to one prepared
+boot with changes at runtime.
 
-Until a kernel has it: list every CPU that may ever be shielded (`nohz-full`).
+Until a kernel has it, list every CPU that may ever be shielded (`nohz-full`).
 
 Source: the cover letter of the series, \"cgroup/cpuset: Enable runtime update of nohz_full CPUs\"
 (20260421030351.281436-1-longman@redhat.com); 87ik7fep2j.ffs@fw13 (2026-06-18); the quotation in
@@ -255,8 +257,8 @@ pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
     summary: "run unbound work on the other CPUs from the start",
     page: "\
 The CPUs for kernel work that is not bound to a CPU. At runtime the tunable `workqueues` sets the
-same mask. The parameter sets it from the start and exists since 6.6 (commit ace3c5499e61).
-Up to 6.12 `nohz_full=` also removes its CPUs from that mask; 7.2 does not.
+same mask. The parameter sets it from the start; it came with 6.6 (commit ace3c5499e61). Up to 6.12
+`nohz_full=` also removes its CPUs from that mask; 7.2 does not.
 
 Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12); tried on
 6.1, 6.12 and 7.2 (docs/isolcpus.md).",
@@ -277,7 +279,7 @@ pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     keyword: "kthread_cpus",
     summary: "never written: mainline kernels do not have this parameter",
     page: "\
-Guides for some vendors' kernels recommend it. It was proposed for mainline and not accepted;
+Guides for some vendors' kernels recommend it. It was proposed for mainline but not accepted;
 mainline kernels pass the word to init. Before 7.0 `nohz_full=` has the intended effect: kernel
 threads that are created later get the other CPUs. Since 7.0 `isolcpus=` and isolated partitions
 have it (commit 041ee6f3727a), and the CPUs of a shield are such a partition. The tunable `kthreads`

@@ -16,7 +16,7 @@ Siblings share a core: a task on one slows the other down, even when both are is
 takes whole cores and leaves the extra siblings idle, which needs no parameter. `nosmt` switches
 siblings off everywhere.
 
-Cost: half of the threads of the machine.
+Cost: half of the machine's hardware threads.
 
 It came with Linux 4.19. Series that were maintained in August 2018, such as 4.14, have it in their
 later stable releases.
@@ -24,7 +24,7 @@ later stable releases.
 Source: smt_cmdline_disable() in kernel/cpu.c (6.12); commit 05736e4ac13c (4.19).",
     removes: &[],
     risk: Risk::Low,
-    offer: ParameterOffer::OnRequest("a shield leaves its siblings idle"),
+    offer: ParameterOffer::OnRequest("a shield leaves the siblings of its CPUs idle"),
     // s390 has its own `nosmt`: `early_nosmt()`, arch/s390/kernel/smp.c.
     needs: &["CONFIG_HOTPLUG_SMT", "CONFIG_S390"],
     since: Some(first_releases::NOSMT),
@@ -38,7 +38,7 @@ Source: smt_cmdline_disable() in kernel/cpu.c (6.12); commit 05736e4ac13c (4.19)
 pub(super) const IDLE: KernelParameter = KernelParameter {
     name: "idle-poll",
     keyword: "idle",
-    summary: "let all idle CPUs spin instead of sleep",
+    summary: "make all idle CPUs spin instead of sleeping",
     page: "\
 A sleeping CPU takes time to wake. With `idle=poll` no CPU ever sleeps. The tunable `cpu-idle` has
 this effect for the shielded CPUs only, at runtime. A workload that polls never idles and needs
@@ -65,7 +65,7 @@ pub(super) const MAX_CSTATE: KernelParameter = KernelParameter {
     summary: "allow only shallow sleep states on all CPUs (ACPI driver)",
     page: "\
 Limits the sleep states that the ACPI driver uses; `cpu-idle` limits those of the shielded CPUs at
-runtime. Where the driver is intel_idle, give `intel-idle-max-cstate` too.
+runtime. Where the driver is intel_idle, also enable `intel-idle-max-cstate`.
 
 Cost: power, which limits the frequency that the other CPUs can reach.
 
@@ -85,7 +85,7 @@ Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
 pub(super) const INTEL_IDLE: KernelParameter = KernelParameter {
     name: "intel-idle-max-cstate",
     keyword: "intel_idle.max_cstate",
-    summary: "only shallow sleep states on all CPUs, Intel's driver",
+    summary: "allow only shallow sleep states on all CPUs (Intel's driver)",
     page: "\
 Like `processor-max-cstate`, for the driver intel_idle. The value 0 would switch the driver off and
 use the ACPI driver; 1 keeps it, with its shallowest state.
@@ -135,7 +135,8 @@ pub(super) const IOMMU: KernelParameter = KernelParameter {
     page: "\
 Translating the addresses of device accesses costs time, and unmapping makes CPUs wait for the
 IOMMU. With `iommu=pt` the host's own devices bypass the translation; devices assigned to guests
-still use it. Guides recommend `intel_iommu=off`, which removes that too and is not offered.
+still use it. Some guides recommend `intel_iommu=off`, which removes that translation too; cpushield
+does not offer it.
 
 Cost: a faulty device can access all memory.
 
@@ -155,11 +156,11 @@ Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
 pub(super) const MITIGATIONS: KernelParameter = KernelParameter {
     name: "mitigations",
     keyword: "mitigations",
-    summary: "never written: it exposes the machine to attacks by its own programs",
+    summary: "never written: it exposes the machine to attacks by programs that run on it",
     page: "\
-Guides switch off the mitigations of processor flaws to make kernel entries faster. A shielded CPU
-rarely enters the kernel, so the gain is small. Any program on the machine could then read data that
-it must not. cpushield does not write it; add it by hand if you want it.
+Some guides switch off the mitigations of processor flaws to make kernel entries faster. A shielded
+CPU rarely enters the kernel, so the gain is small. Any program on the machine could then read data
+that it must not. cpushield does not write it; add it by hand if you want it.
 
 It came with Linux 5.2. Series that were maintained in May 2019, such as 4.19, have it in their
 later stable releases.

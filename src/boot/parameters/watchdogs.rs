@@ -54,7 +54,7 @@ Source: nosoftlockup_setup() in kernel/watchdog.c (6.12).",
 pub(super) const MCE: KernelParameter = KernelParameter {
     name: "mce-ignore-ce",
     keyword: "mce",
-    summary: "do not check for corrected memory errors",
+    summary: "do not check for corrected hardware errors",
     page: "\
 A timer on every CPU checks for corrected hardware errors, and some processors raise an interrupt
 for them. `mce=ignore_ce` stops both. The tunable `mce-check-interval` stops the timer at runtime.
@@ -65,7 +65,7 @@ Source: mcheck_enable() in arch/x86/kernel/cpu/mce/core.c (6.12);
 Documentation/arch/x86/x86_64/boot-options.rst.",
     removes: &[Cause::Timer, Cause::Irq],
     risk: Risk::Medium,
-    offer: ParameterOffer::OnRequest("memory errors are no longer reported"),
+    offer: ParameterOffer::OnRequest("corrected hardware errors are no longer reported"),
     needs: &[],
     since: None,
     backports: &[],

@@ -36,7 +36,7 @@ named! {
         /// Unknown: only x86 reports it.
         Unknown => "",
         /// An instruction fetch.
-        Fetch => "instructions of a page that was not mapped",
+        Fetch => "instruction fetch from a page that was not mapped",
         /// A write to a page that was not mapped.
         UnmappedWrite => "write to a page that was not mapped",
         /// A read of a page that was not mapped.
@@ -126,7 +126,7 @@ named! {
         /// The hypervisor's interrupt.
         HypervisorCallback: Irq => "hypervisor callback",
         /// A local timer interrupt in which no hrtimer expired.
-        NoHrtimerExpired: Hrtimer => "no hrtimer expired in it",
+        NoHrtimerExpired: Hrtimer => "no hrtimer expired",
         /// Soft hrtimers, which expire in a softirq.
         HrtimersInSoftirq: Hrtimer => "timers that expire in a softirq",
         /// A function call that flushes the TLB.
@@ -136,7 +136,7 @@ named! {
         /// A spurious interrupt.
         SpuriousInterrupt: Unattributed => "spurious interrupt",
         /// The error interrupt of the APIC.
-        ApicError: MachineCheck => "error interrupt of the APIC",
+        ApicError: MachineCheck => "APIC error interrupt",
         /// A thermal interrupt.
         Thermal: MachineCheck => "thermal interrupt",
         /// Machine checks passed a threshold.
@@ -154,7 +154,8 @@ named! {
         /// An entry without an event while system calls were traced: an exception that x86 reports
         /// with no event (arch/x86/kernel/traps.c, 6.12).
         ExceptionWithoutSignal: Exception =>
-            "no event: an emulated instruction, debug, or a system call that a filter refuses",
+            "no event: an emulated instruction, a debug exception, or a system call that a filter \
+             refused",
         /// An entry without an event while system calls were not traced.
         SyscallOrException: Unattributed =>
             "a system call or an exception (--syscalls distinguishes them)",

@@ -4,7 +4,7 @@ use super::CauseEntry;
 
 pub(super) const ENTRY: CauseEntry = CauseEntry {
     name: "frequency",
-    summary: "the frequency of a CPU was changed from this one",
+    summary: "a CPU's frequency was set from this CPU",
     words: &[],
     beginnings: &[],
     page: PAGE,
@@ -12,7 +12,7 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 
 const PAGE: &str = "\
 The kernel set a CPU's frequency from this CPU (`power:cpu_frequency`). The change itself may stop
-the clock of the core for some microseconds. A governor with a fixed frequency (`cpu-governor`)
+the clock of the core for a few microseconds. A governor with a fixed frequency (`cpu-governor`)
 prevents this. Processors that choose their own frequency (HWP) change it without an event.
 
 Source: cpufreq_notify_transition() and cpufreq_driver_fast_switch() in drivers/cpufreq/cpufreq.c

@@ -12,8 +12,8 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-Another CPU runs a function on this one and often waits for it: TLB flushes of programs that ran
-on this CPU, text patching (static keys, module load, ftrace, BPF), membarrier, perf, CPU frequency,
+Another CPU runs a function on this one and often waits for it: TLB flushes for programs that ran on
+this CPU, text patching (static keys, module load, ftrace, BPF), membarrier, perf, CPU frequency,
 cache control. The trace names the sender and the function.
 
 No mask prevents it. Do not run a program with threads both on shielded and on housekeeping CPUs.
@@ -21,5 +21,5 @@ Load modules and toggle tracepoints before the shield is needed. Do not let untr
 modules by creating network namespaces or sockets of rare families.
 
 Source: smp_call_function_many_cond() and generic_exec_single() in kernel/smp.c; the events that
-name function and sender, csd and ipi_send_cpu, exist since 6.5 (include/trace/events/csd.h,
+name the function and the sender, csd and ipi_send_cpu, came with 6.5 (include/trace/events/csd.h,
 ipi.h).";

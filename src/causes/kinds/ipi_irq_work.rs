@@ -13,7 +13,7 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 const PAGE: &str = "\
 A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy context,
 perf and BPF wake-ups, RCU. A `nohz_full` CPU is kicked this way (nohz_full_kick_func) when a timer
-was armed on it or a task needs the tick. No event names the function that a CPU sends to itself;
+was armed on it or a task needs the tick. No event names the function that a CPU queues for itself;
 the report shows what ran when it was raised, or just before.
 
 Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in

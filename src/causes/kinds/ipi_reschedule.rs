@@ -5,16 +5,16 @@ use crate::causes::purpose::{IDLE_CPU, RESCHEDULE};
 
 pub(super) const ENTRY: CauseEntry = CauseEntry {
     name: "ipi-reschedule",
-    summary: "another CPU requests a reschedule of this one",
+    summary: "another CPU asked this one to reschedule",
     words: &[RESCHEDULE, IDLE_CPU],
     beginnings: &[],
     page: PAGE,
 };
 
 const PAGE: &str = "\
-Another CPU woke a task that is to run on this CPU, or requests a check of its run queue. In a
-cpuset partition, only the workload itself is woken. When another CPU arms a timer for a busy
-`nohz_full` CPU, it sends a function call (`nohz_full_kick_func`) instead of this IPI.
+Another CPU woke a task that is to run on this CPU, or asked this CPU to reschedule. In a cpuset
+partition, only the workload itself is woken. When another CPU arms a timer for a busy `nohz_full`
+CPU, it sends a function call (`nohz_full_kick_func`) instead of this IPI.
 
 Source: resched_curr() and wake_up_nohz_cpu() in kernel/sched/core.c, tick_nohz_full_kick_cpu() in
 kernel/time/tick-sched.c (6.12).";

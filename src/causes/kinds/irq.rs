@@ -11,10 +11,10 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-A device raised an interrupt. It goes to a CPU in its mask, /proc/irq/N/smp_affinity_list;
-effective_affinity_list shows which one. Users cannot move per-CPU and managed interrupts. Many
-managed interrupts also serve housekeeping CPUs: the boot parameter `isolcpus=managed_irq,…` sends
-them there.
+A device raised an interrupt. The interrupt goes to a CPU in its mask,
+/proc/irq/N/smp_affinity_list; effective_affinity_list shows which one. Users cannot move per-CPU or
+managed interrupts. Many managed interrupts also serve housekeeping CPUs; the boot parameter
+`isolcpus=managed_irq,…` sends those there.
 
 The name after the number is the one under which the driver requested the interrupt
 (/proc/interrupts). Most drivers use the name of the device and the queue.

@@ -4,7 +4,7 @@ use super::CauseEntry;
 
 pub(super) const ENTRY: CauseEntry = CauseEntry {
     name: "machine-check",
-    summary: "a machine check or thermal interrupt",
+    summary: "a machine check or a thermal interrupt",
     words: &[],
     beginnings: &["Machine check", "Thermal ", "Threshold ", "Deferred Error"],
     page: PAGE,

@@ -11,16 +11,16 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-The workload was ready to run, but the scheduler let the CPU idle, because a limit of CPU time was
-used up:
+The workload was ready to run, but the scheduler let the CPU idle, because a limit on CPU time was
+reached:
 
-- Real-time throttling: before 6.12 a real-time task may run for 0.95 s of a second
+- Real-time throttling: before 6.12 a real-time task may run for 0.95 s of each second
   (`rt-throttling`). Since 6.12 only kernels with CONFIG_RT_GROUP_SCHED have it.
 - `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all programs of the cgroup together.
 - A SCHED_DEADLINE task waits for its next period when its runtime is used up.
 
-It is recognized by the idle task running although the workload was not asleep: an interrupt had
-requested a switch to it, or a task of lower priority had taken the place of a real-time task. The
+cpushield recognizes it when the idle task runs although the workload is not asleep: an interrupt
+had requested the switch, or a task of lower priority had taken the place of a real-time task. The
 priorities are those of sched:sched_switch.
 
 Source: sched_rt_runtime_exceeded() in kernel/sched/rt.c (6.1), throttle_cfs_rq() in

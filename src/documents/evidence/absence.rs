@@ -75,9 +75,9 @@ pub enum AbsenceReason {
     },
     /// The SMIs of a guest are those of the host.
     Guest,
-    /// AMD processors have no SMI register, and this family has no known event.
+    /// AMD processors have no SMI counter register, and this family has no known event.
     NoSmiEvent,
-    /// The processor has no SMI register.
+    /// The processor has no SMI counter register.
     NoSmiRegister,
     /// The registers cannot be read without the MSR device.
     NoMsrDevice,
@@ -107,10 +107,11 @@ impl AbsenceReason {
             AbsenceReason::WouldHang { .. } => {
                 Some("Start `verify` before the workload, or let `apply` enlarge the trace buffer")
             }
-            AbsenceReason::PidNamespace => {
-                Some("run it outside of the container, or in a container with the PIDs of the host")
-            }
-            AbsenceReason::OutsideCpuset { .. } => Some("name it with --cgroup DIR"),
+            AbsenceReason::PidNamespace => Some(
+                "run cpushield outside the container, or in a container with the PID namespace of \
+                 the host",
+            ),
+            AbsenceReason::OutsideCpuset { .. } => Some("name that cpuset with --cgroup DIR"),
             AbsenceReason::NoMsrDevice => Some("modprobe msr"),
             _ => None,
         }
@@ -124,7 +125,7 @@ impl AbsenceReason {
 }
 
 const PID_NAMESPACE: &str =
-    "this process is in its own PID namespace, so it cannot recognize the tasks of the trace";
+    "this process is in its own PID namespace, so it cannot recognize the tasks in the trace";
 
 impl fmt::Display for AbsenceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -132,7 +133,7 @@ impl fmt::Display for AbsenceReason {
         match self {
             AbsenceReason::NotAsked => f.write_str("it was not requested"),
             AbsenceReason::WorkloadGiven => {
-                f.write_str("a given workload and the sampler cannot share a CPU")
+                f.write_str("the sampler cannot share a CPU with your own program")
             }
             AbsenceReason::NoTrace => f.write_str("there is no trace to compare with"),
             AbsenceReason::RecordedMachine => f.write_str("a recorded machine cannot be traced"),
@@ -153,15 +154,16 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::DebugfsNotMounted => {
                 write!(
                     f,
-                    "debugfs, which has the trace of kernels before 4.1, is not mounted: {advice}"
+                    "debugfs, which has the trace files of kernels before 4.1, is not mounted: \
+                     {advice}"
                 )
             }
             AbsenceReason::LockedDown { said } => {
                 write!(f, "the kernel is locked down; its log says: {said}")
             }
-            AbsenceReason::NoSwitchEvent => {
-                f.write_str("this kernel has no trace event for switches (CONFIG_EVENT_TRACING)")
-            }
+            AbsenceReason::NoSwitchEvent => f.write_str(
+                "this kernel has no trace event for task switches (CONFIG_EVENT_TRACING)",
+            ),
             AbsenceReason::PidNamespace => write!(f, "{PID_NAMESPACE}: {advice}"),
             AbsenceReason::WouldHang { cpu, task } => write!(
                 f,
@@ -181,15 +183,15 @@ impl fmt::Display for AbsenceReason {
                 f.write_str("this is a guest, and the firmware belongs to the host")
             }
             AbsenceReason::NoSmiEvent => f.write_str(
-                "AMD processors have no SMI register, and this family has no event that is known \
-                 to count SMIs",
+                "AMD processors have no SMI counter register, and this family has no event that is \
+                 known to count SMIs",
             ),
-            AbsenceReason::NoSmiRegister => {
-                f.write_str("this processor has no SMI register (Intel processors have one)")
-            }
+            AbsenceReason::NoSmiRegister => f.write_str(
+                "this processor has no SMI counter register (Intel processors have one)",
+            ),
             AbsenceReason::NoMsrDevice => write!(f, "no MSR device: {advice}"),
             AbsenceReason::CountersInUse => {
-                f.write_str("other processes use all performance counters of the processor")
+                f.write_str("other processes use all of the processor's performance counters")
             }
             AbsenceReason::NoPerformanceCounters => {
                 f.write_str("the kernel has no performance counters on this machine")
@@ -338,7 +340,7 @@ impl fmt::Display for BlindSpot {
             BlindSpot::InterruptOrigin { reason } => {
                 return write!(
                     f,
-                    "whether an interrupt came from user mode or inside a page fault ({reason})"
+                    "whether an interrupt came in user mode or during a page fault ({reason})"
                 );
             }
             BlindSpot::Exceptions => "system calls, page faults and exceptions",

@@ -105,7 +105,7 @@ pub struct TracedSpan {
 pub struct Breach {
     /// The CPU.
     pub cpu: usize,
-    /// What broke the limit: `a gap of 41us, where at most 10us is allowed`.
+    /// What broke the limit: `a gap of 41us; at most 10us allowed`.
     #[serde(with = "crate::with_text")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LimitBreach>"))]
     pub what: LimitBreach,
@@ -148,7 +148,7 @@ impl fmt::Display for MissingTree {
             }
             MissingTree::EventsLost => f.write_str("the trace lost events at that moment"),
             MissingTree::RecordsDiscarded => f.write_str(
-                "the records of that moment were discarded; a longer --before keeps them",
+                "the records of that moment were discarded; a longer --before would keep them",
             ),
             MissingTree::NotReadBack { answer } => {
                 write!(f, "the records of that moment cannot be read back: {answer}")
@@ -189,15 +189,15 @@ impl fmt::Display for LimitBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             LimitBreach::Entries { count, most } => {
-                write!(f, "entry {count} into the kernel, where at most {most} are allowed")
+                write!(f, "entry {count} into the kernel; at most {most} allowed")
             }
             LimitBreach::Gap { ns, most_ns } => {
                 let (length, most) = (measured(ns), limit(most_ns));
-                write!(f, "a gap of {length}, where at most {most} is allowed")
+                write!(f, "a gap of {length}; at most {most} allowed")
             }
             LimitBreach::Interruption { ns, most_ns } => {
                 let (length, most) = (measured(ns), limit(most_ns));
-                write!(f, "an interruption of {length}, where at most {most} is allowed")
+                write!(f, "an interruption of {length}; at most {most} allowed")
             }
         }
     }

@@ -136,17 +136,17 @@ impl fmt::Display for CpuDoubt {
                 write!(f, "{count} bytes of the trace could not be decoded")
             }
             CpuDoubt::EventsBackwards { count } => {
-                write!(f, "{count} events have an earlier time than the event before them")
+                write!(f, "{count} events have an earlier time stamp than the event before them")
             }
             CpuDoubt::TaskNotAnnounced { times, after } => {
-                write!(f, "a task that no event had announced ran {times} times")?;
+                write!(f, "{times} times, a task ran without an event for the switch to it")?;
                 after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
             }
             CpuDoubt::WorkloadDidNotRun => {
                 f.write_str("no event was seen, and the workload did not run")
             }
             CpuDoubt::ClockInaccurate { error_ppm } => {
-                write!(f, "the rate of the trace clock is known only to {error_ppm:.0} ppm")
+                write!(f, "the rate of the trace clock is known only to within {error_ppm:.0} ppm")
             }
         }
     }
@@ -197,19 +197,19 @@ impl fmt::Display for CircumstanceChange {
                 write!(f, "the kernel changed its clock source from {from} to {to}")
             }
             CircumstanceChange::ClockSet { by_ns } => {
-                write!(f, "the wall clock was set by {} ms", by_ns / 1_000_000)
+                write!(f, "the wall clock was stepped by {} ms", by_ns / 1_000_000)
             }
             CircumstanceChange::CounterRate { by_ppm } => {
-                write!(f, "the time stamp counter changed its rate by {by_ppm:.0} ppm")
+                write!(f, "the rate of the time stamp counter changed by {by_ppm:.0} ppm")
             }
-            CircumstanceChange::CounterWentBack => {
-                f.write_str("the time stamp counter went back, as it does when the machine sleeps")
-            }
+            CircumstanceChange::CounterWentBack => f.write_str(
+                "the time stamp counter went backwards, as it does when the machine is suspended",
+            ),
             CircumstanceChange::TraceEvents => {
                 f.write_str("another process enabled or disabled trace events during the run")
             }
             CircumstanceChange::TracerRuns { tracer } => {
-                write!(f, "another process runs the tracer {tracer}, which makes the kernel slower")
+                write!(f, "another process runs the tracer {tracer}, which slows the kernel down")
             }
             CircumstanceChange::TracerSwitched { tracer } => {
                 write!(f, "another process switched the tracer {tracer} on or off during the run")

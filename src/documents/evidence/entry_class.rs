@@ -61,8 +61,8 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "entries from user mode",
         events: &["context_tracking:user_exit"],
         rows: &[],
-        missing: "Only CPUs of nohz_full= (kernel/context_tracking.c, 6.1: \
-                  `context_tracking.active` is set for these alone).",
+        missing: "Only CPUs of nohz_full= have it (kernel/context_tracking.c, 6.1: \
+                  `context_tracking.active` is set only for them).",
     },
     ClassWitnesses {
         class: EntryClass::TimerInterrupt,
@@ -101,7 +101,7 @@ const TABLE: [ClassWitnesses; 14] = [
     },
     ClassWitnesses {
         class: EntryClass::ApicInterrupt,
-        name: "spurious and error interrupts of the APIC",
+        name: "spurious and error APIC interrupts",
         events: &["irq_vectors:spurious_apic_entry", "irq_vectors:error_apic_entry"],
         rows: &["SPU"],
         missing: APIC_ONLY,
@@ -192,7 +192,7 @@ impl fmt::Display for EntryClass {
 /// The table as Markdown, for the manual page of `verify`.
 #[must_use]
 pub fn table_of_classes() -> String {
-    let mut text = "| class | event of the trace, counted by perf too | row of /proc/interrupts | \
+    let mut text = "| class | trace event (perf counts it too) | row of /proc/interrupts | \
                     where it is missing |\n|---|---|---|---|\n"
         .to_owned();
     for ClassWitnesses { name, events, rows, missing, .. } in TABLE {

@@ -93,7 +93,7 @@ pub struct ProvokedIpis {
 impl fmt::Display for ProvokedIpis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ProvokedIpis { count, by, at } = self;
-        write!(f, "{count} function-call IPIs by {by} to each CPU {at}")
+        write!(f, "{count} function-call IPIs to each CPU with {by} {at}")
     }
 }
 

@@ -143,7 +143,7 @@ impl JudgeReason {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             JudgeReason::ProgramEndedBefore { .. } | JudgeReason::ProgramEndedEarly { .. } => {
-                Some("use --warmup 0s or a longer program")
+                Some("use --warmup 0s or a program that runs longer")
             }
             JudgeReason::SyscallsNotCounted => Some("use --syscalls"),
             JudgeReason::TimeHidden { by } => by.advice(),
@@ -190,16 +190,16 @@ impl fmt::Display for JudgeReason {
             JudgeReason::NoEntryCounter => f.write_str("no counter of kernel entries is available"),
             JudgeReason::WorkloadUnseen { no_trace } => write!(
                 f,
-                "without the kernel trace, no witness sees system calls, page faults and \
-                 exceptions of the workload: {no_trace}"
+                "without the kernel trace, no witness sees system calls, page faults or exceptions \
+                 of the workload: {no_trace}"
             ),
             JudgeReason::NothingWatched { no_trace } => {
                 write!(f, "neither the trace nor the gap sampler watched: {no_trace}")
             }
             JudgeReason::GapsUnexplained { count, no_trace } => write!(
                 f,
-                "{} that no counter explains: firmware, the hypervisor or uncounted \
-                 kernel work; the kernel trace could name them: {no_trace}",
+                "{} that no counter explains: firmware, the hypervisor or uncounted kernel work; \
+                 the kernel trace could name the cause, but did not watch: {no_trace}",
                 count_gaps(*count)
             ),
             JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
@@ -210,11 +210,11 @@ impl fmt::Display for JudgeReason {
             }
             JudgeReason::SyscallsNotCounted => write!(
                 f,
-                "system calls of the workload are entries too and were not counted: {advice}"
+                "system calls of the workload are entries too, but were not counted: {advice}"
             ),
             JudgeReason::GapsNotCompared { count } => write!(
                 f,
-                "{count} gaps or interruptions came too quickly to be compared with each other"
+                "{count} gaps or interruptions came too fast to be compared with each other"
             ),
             JudgeReason::InterruptsWithoutEvent { count } => {
                 write!(f, "{count} interrupts have no event, so the trace did not count them")
@@ -303,7 +303,7 @@ impl HiddenTime {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            HiddenTime::HypervisorUnseen => Some("without a command, the gap sampler sees it"),
+            HiddenTime::HypervisorUnseen => Some("without a command, the gap sampler would see it"),
             HiddenTime::FirmwareUnseen { no_counter } => no_counter.advice(),
             _ => None,
         }
@@ -332,7 +332,7 @@ impl fmt::Display for HiddenTime {
                 write!(f, "the hypervisor took {}", measured(*ns))
             }
             HiddenTime::StealUnreadable => {
-                f.write_str("could not read how much time a hypervisor took")
+                f.write_str("could not read how much time the hypervisor took")
             }
         }
     }

@@ -82,7 +82,7 @@ impl fmt::Display for WitnessDoubt {
                 let EventEvidence { class, event, recorded_least, recorded_most, .. } = event;
                 write!(
                     f,
-                    "the witnesses of {class} disagree: perf counted {counted} of {event}, "
+                    "the witnesses for {class} disagree: perf counted {counted} of {event}, "
                 )?;
                 match recorded_least == recorded_most {
                     true => write!(f, "the trace recorded {recorded_least}"),
@@ -103,7 +103,7 @@ impl fmt::Display for WitnessDoubt {
                 f.write_str("the kernel split the group of counters: the CPU went offline")
             }
             WitnessDoubt::WentBack { event, first, last } => {
-                write!(f, "the counter of {event} went back from {first} to {last}")
+                write!(f, "the counter of {event} went backwards from {first} to {last}")
             }
             WitnessDoubt::Unreadable { why } => write!(f, "the counters could not be read: {why}"),
         }
@@ -201,7 +201,7 @@ impl fmt::Display for TraceInterference {
                 write!(f, "{file} of the trace that verify records was removed")
             }
             TraceInterference::Unreported => {
-                f.write_str("the kernel could not report every access to the files of the trace")
+                f.write_str("the kernel could not report every access to the trace files")
             }
             TraceInterference::Unwatched { answer } => write!(
                 f,
@@ -245,12 +245,12 @@ mod tests {
         let text = |recorded, counted| event(recorded, Some(counted)).disagreement().unwrap();
         assert_eq!(
             text((0, 0), 1382).to_string(),
-            "the witnesses of page faults disagree: perf counted 1382 of \
+            "the witnesses for page faults disagree: perf counted 1382 of \
              exceptions:page_fault_user, the trace recorded 0"
         );
         assert_eq!(
             text((3, 5), 2).to_string(),
-            "the witnesses of page faults disagree: perf counted 2 of \
+            "the witnesses for page faults disagree: perf counted 2 of \
              exceptions:page_fault_user, the trace recorded 3 to 5"
         );
         assert!(event((3, 5), Some(6)).disagreement().is_some());

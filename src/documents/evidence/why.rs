@@ -96,7 +96,7 @@ impl fmt::Display for UnknownBreakdown {
             UnknownBreakdown::NoTrace { absence } => {
                 return write!(f, "there was no trace: {absence}");
             }
-            UnknownBreakdown::NotRead => "the trace of this time was not read",
+            UnknownBreakdown::NotRead => "the trace for this period was not read",
             UnknownBreakdown::NoHistory => "no history was kept",
             UnknownBreakdown::ClocksNotSynchronized => {
                 "the clocks of the thread and of the trace could not be synchronized"

@@ -107,8 +107,8 @@ impl fmt::Display for ChoiceWarning {
             )?,
             ChoiceWarning::CoreShared { cpus, siblings } => write!(
                 f,
-                "{} shares a core with {}, a housekeeping CPU whose work slows it down \
-                 (accepted by --siblings share)",
+                "housekeeping work on {1} slows {0} down, because they share a core (accepted by \
+                 --siblings share)",
                 named(cpus),
                 named(siblings)
             )?,
@@ -117,15 +117,17 @@ impl fmt::Display for ChoiceWarning {
                 "{} are SMT siblings of one core: two programs there slow each other down",
                 named(core)
             )?,
-            ChoiceWarning::CacheShared { cpus, others, .. } => write!(
-                f,
-                "{} shares an L2 cache with {}, which is not shielded",
-                named(cpus),
-                named(others)
-            )?,
+            ChoiceWarning::CacheShared { cpus, others, .. } => {
+                write!(
+                    f,
+                    "{} and the unshielded {} share an L2 cache",
+                    named(cpus),
+                    named(others)
+                )?;
+            }
             ChoiceWarning::CoreKindsMixed { performance, efficiency, source } => {
                 let (performance, efficiency) = (named(performance), named(efficiency));
-                let source = source.as_ref().map(|source| format!(" (known by {source})"));
+                let source = source.as_ref().map(|source| format!(" (according to {source})"));
                 write!(
                     f,
                     "performance cores ({performance}) and efficiency cores ({efficiency}) in one \
@@ -134,7 +136,7 @@ impl fmt::Display for ChoiceWarning {
                 )?;
             }
             ChoiceWarning::SeveralNodes => f.write_str(
-                "no single NUMA node has enough free CPUs; access to memory of another node is \
+                "no single NUMA node has enough free CPUs; access to the memory of another node is \
                  slower",
             )?,
             ChoiceWarning::NoneNear { device, node, local } => {
@@ -150,7 +152,7 @@ impl fmt::Display for ChoiceWarning {
                 f,
                 "node {node} keeps no housekeeping CPU: interrupts of its devices and its kernel \
                  threads (kswapd{node}, kcompactd{node}) run on other nodes, which reach its \
-                 memory more slowly; other programs still get memory of node {node} when theirs \
+                 memory more slowly; other programs still get memory from node {node} when theirs \
                  is full"
             )?,
             ChoiceWarning::RemoteMemory { mems, why } => {

@@ -81,7 +81,7 @@ impl fmt::Display for CpusetWarning {
                 write!(
                     f,
                     "the shield is open, because cpuset is switched off: {access} onto CPU {cpus}, \
-                     and programs that are there stay"
+                     and programs already there stay"
                 )?;
             }
             CpusetWarning::NoCpusets => f.write_str(
@@ -106,8 +106,8 @@ impl fmt::Display for CpusetWarning {
             )?,
             CpusetWarning::Balanced { cpus } => write!(
                 f,
-                "the shield is balanced: the scheduler moves its programs among CPU {cpus}, so its \
-                 softirq (SCHED), its migration threads and rescheduling interrupts stay; without \
+                "the shield is balanced: the scheduler moves its programs among CPU {cpus}, so the \
+                 SCHED softirq, migration threads and rescheduling interrupts stay; without \
                  --balance each program keeps its CPU"
             )?,
             CpusetWarning::BalanceWithoutCpuset => {

@@ -115,7 +115,8 @@ impl fmt::Display for PlanWarning {
             PlanWarning::MemoryMoves { from, to } => write!(
                 f,
                 "the shield's memory nodes change from {from} to {to}: the kernel moves the pages \
-                 of the programs in it (since 5.15), which delays them; some pages may stay behind"
+                 of the shield's programs (since 5.15), which delays these programs; some pages \
+                 may stay behind"
             )?,
             PlanWarning::NewKthreads { cpus } => write!(
                 f,
@@ -124,13 +125,13 @@ impl fmt::Display for PlanWarning {
                  away"
             )?,
             PlanWarning::OperatorLimits => f.write_str(
-                "on cgroup v1 the priority and the locked memory of operators are those of their \
-                 login (limits.conf(5)); the policy does not set them",
+                "on cgroup v1, operators keep the priority and locked-memory limits of their login \
+                 (limits.conf(5)); the policy does not set them",
             )?,
             PlanWarning::TickOfBootCpu { cpu } => write!(
                 f,
-                "the tick of CPU {cpu} cannot be stopped, because it keeps the time of all others: \
-                 shield other CPUs if the tick matters"
+                "the tick of CPU {cpu} cannot be stopped, because it keeps the time for all \
+                 others: shield other CPUs if the tick matters"
             )?,
             PlanWarning::IrqsUntried { count } => write!(
                 f,

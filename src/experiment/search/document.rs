@@ -239,7 +239,7 @@ impl fmt::Display for SearchEnd {
                  among the differences that cpushield can set"
             }
             SearchEnd::CulpritsNotConfirmed => {
-                "no answer: measured again at the end, with these differences the goal was met; \
+                "no answer: measured again at the end, the goal was met with these differences; \
                  the machine changed during the search"
             }
             SearchEnd::Listed { why } => return write!(f, "nothing was measured: {why}"),
@@ -265,12 +265,12 @@ impl fmt::Display for SearchNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SearchNote::OneBoot => f.write_str(
-                "measurements of one boot are not independent: what differs from boot to boot is \
-                 not part of the error rate",
+                "measurements from one boot are not independent: the error rate does not include \
+                 differences between boots",
             ),
             SearchNote::ManyDecisions { decisions } => write!(
                 f,
-                "{decisions} decisions were made, more than those that share the error rate of 5 %"
+                "{decisions} decisions were made, which is more than the error rate of 5 % covers"
             ),
         }
     }

@@ -80,13 +80,13 @@ impl fmt::Display for SearchGoal {
             }
             SearchGoal::MaxLatency { ns } => write!(f, "no latency over {ns} ns"),
             SearchGoal::MaxEntries { count: 0 } => {
-                f.write_str("no entry into the kernel on any measured CPU")
+                f.write_str("no kernel entry on any measured CPU")
             }
             SearchGoal::MaxEntries { count: 1 } => {
-                f.write_str("at most 1 entry into the kernel on each CPU")
+                f.write_str("at most 1 kernel entry on each CPU")
             }
             SearchGoal::MaxEntries { count } => {
-                write!(f, "at most {count} entries into the kernel on each CPU")
+                write!(f, "at most {count} kernel entries on each CPU")
             }
         }
     }
@@ -173,7 +173,7 @@ impl fmt::Display for FixedReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FixedReason::RebootNotPermitted => {
-                "not tried: it needs a reboot, and --reboot was not given"
+                "not tried: it needs a reboot, but --reboot was not given"
             }
             FixedReason::Bookkeeping => "not varied: undo and the instruments need it",
         })

@@ -30,13 +30,13 @@ impl Instrument for EventFd {
          includes what that of `wakeup` does, with the file instead of the futex's hash bucket: \
          two system calls through the VFS, the counter's lock and its wait queue. It is the cost \
          of a message between programs that wait with read, poll or epoll. Examples are io_uring, \
-         KVM's irqfd and most event loops; a thread in epoll_wait has that on top. The difference \
-         from a run of `wakeup` is the cost of the file.\n\n\
-         The figure does not include how late the waker is. The limits of `wakeup` apply here \
-         too: the waker is an ordinary program, its slow calls are counted, and a period in which \
-         the sleeper has not answered yet is missed.\n\n\
-         The waker is another process, which gets the file by pidfd_getfd(2): a kernel \
-         before 5.6 has no such call, and some containers do not allow it.\n\n\
+         KVM's irqfd and most event loops; a thread in epoll_wait pays for that call as well. The \
+         difference from a run of `wakeup` is the cost of the file.\n\n\
+         The figure does not include how late the waker is. The limits of `wakeup` apply here too: \
+         the waker is an ordinary program, its slow calls are counted, and a period in which the \
+         sleeper has not answered yet is missed.\n\n\
+         The waker is another process, which gets the file with pidfd_getfd(2): kernels before 5.6 \
+         have no such call, and some containers do not allow it.\n\n\
          Source: eventfd(2), pidfd_getfd(2); eventfd_write() and eventfd_read() in fs/eventfd.c, \
          ttwu_queue() in kernel/sched/core.c (6.12)."
     }

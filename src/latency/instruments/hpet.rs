@@ -31,34 +31,34 @@ impl Instrument for DeviceTimer {
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. It is a \
-         device interrupt like that of a network card: a chip raises it, an interrupt controller \
+        "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. This is \
+         a device interrupt like that of a network card: a chip raises it, an interrupt controller \
          sends it to a CPU, a driver's handler wakes the reader. The figure includes all of that. \
          It includes everything that ran in that time on the CPU that handles the interrupt and on \
-         the thread's own CPU. The due time of the interrupt is exact: the timer's comparator has \
-         its counter value, and both are read from the device's page, which /dev/hpet maps. So the \
-         figure also includes the time of the chip and the controller, which no software timer can \
-         measure. A read of the counter takes about a microsecond, many more in a guest, and is \
-         part of each figure.\n\n\
-         The kernel and /proc/irq/N/smp_affinity_list determine which CPU handles it, not \
-         cpushield; a shield keeps it away from its CPUs. The result names that CPU. To \
-         have interrupt and thread on one CPU, write that CPU there: it is kept for the next run. \
-         On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel thread, \
-         SCHED_FIFO 50.\n\n\
+         the thread's own CPU. The due time of the interrupt is exact: the timer's comparator \
+         holds the counter value at which it is due. The comparator and the counter are both read \
+         from the device's page, which /dev/hpet maps. So the figure also includes the time of the \
+         chip and the controller, which no software timer can measure. A read of the counter takes \
+         about a microsecond, much longer in a guest, and is part of each figure.\n\n\
+         The kernel and /proc/irq/N/smp_affinity_list, not cpushield, determine which CPU handles \
+         the interrupt; a shield keeps it away from its CPUs. The result names that CPU. To have \
+         the interrupt and the thread on one CPU, write that CPU to the file: the setting is kept \
+         for the next run. On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel \
+         thread, SCHED_FIFO 50.\n\n\
          Where the timer supports it, the chip repeats the interrupt by itself, on a grid. On many \
          chips only the first timer does. Otherwise the driver sets the comparator again in each \
-         handler, one period after that handler ran, so there is no grid. When something below the \
-         kernel delays that handler for longer than a period, the next interrupt comes only when \
-         the counter has wrapped, minutes later; the result then says that no more events came. \
-         Either way each event counts from its own comparator, and those that came before the \
-         thread read the file are counted as missed. There is one thread on one CPU. Periods must \
-         be whole parts of a second; rates above dev.hpet.max-user-freq (64 Hz) need \
-         CAP_SYS_RESOURCE.\n\n\
-         It is refused where the kernel does not let programs map the page: a kernel with \
-         CONFIG_HPET_MMAP does when booted with hpet_mmap=1. Without the page, the due time of \
-         an interrupt is unknown. It is also refused where no timer is free: the kernel reserves \
-         the first two where they replace the legacy timer and clock, and some processors have \
-         no others.\n\n\
+         handler, to one period after that handler ran, so there is no grid. When something below \
+         the kernel delays that handler for longer than a period, the next interrupt comes only \
+         when the counter has wrapped, minutes later; the result then says that no more events \
+         came. Either way each latency counts from the comparator value of its own event. Events \
+         that came before the thread read the file are counted as missed. There is one thread on \
+         one CPU. Periods must be whole parts of a second; rates above dev.hpet.max-user-freq (64 \
+         Hz) need CAP_SYS_RESOURCE.\n\n\
+         The instrument is refused where the kernel does not let programs map the page; a kernel \
+         with CONFIG_HPET_MMAP allows it when booted with hpet_mmap=1. Without the page, the due \
+         time of an interrupt is unknown. It is also refused where no timer is free: the kernel \
+         reserves the first two where they replace the legacy timer and clock, and some processors \
+         have no others.\n\n\
          Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
          hpet_mmap(); hpet_reserve_platform_timers() in arch/x86/kernel/hpet.c; IA-PC HPET \
          specification 1.0a, 2.3."

@@ -32,10 +32,10 @@ impl Instrument for SpinInstrument {
         "A thread polls the time stamp counter. A sample is a gap of a microsecond or more between \
          two reads. A gap longer than all before it is also a sample. So the worst is known even \
          where no gap takes a microsecond. Percentiles are those of the gaps, not of all reads. \
-         This is what a program sees that polls and never enters the kernel; `verify` runs the \
+         This is what a program that polls and never enters the kernel sees; `verify` runs the \
          same loop and names the cause of each gap.\n\n\
          The thread is always an ordinary one (SCHED_OTHER): a real-time thread that never sleeps \
-         would starve the kernel's threads of its CPU, and PREEMPT_RT kernels hang then. Only a \
+         would starve the kernel's threads on its CPU, and PREEMPT_RT kernels hang then. Only a \
          shield keeps other ordinary programs off its CPU.\n\n\
          Source: rdtsc_ordered() in arch/x86/include/asm/tsc.h (6.12); on other processors \
          clock_gettime(2)."
@@ -54,7 +54,7 @@ impl Instrument for SpinInstrument {
         // Long enough to know the tick rate to a thousandth.
         std::thread::sleep(Duration::from_millis(20));
         let Some(scale) = TickScale::between(first, ClockReading::now()) else {
-            return tally.fail(&io::Error::other("the clock runs backwards"));
+            return tally.fail(&io::Error::other("the clock went backwards"));
         };
         let left = task.settings.from_ns.saturating_sub(monotonic_ns());
         let last = ticks();

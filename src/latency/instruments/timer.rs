@@ -28,22 +28,23 @@ impl Instrument for TimerInstrument {
          exit from an idle state: unlike cyclictest by default, /dev/cpu_dma_latency is not used, \
          because the program that runs in the shield later will not use it either.\n\n\
          A thread that is late by more than its period sleeps until the next point in the future; \
-         the points in between are counted as missed and are no samples. Percentiles and --over \
+         the points in between are counted as missed and are not samples. Percentiles and --over \
          include them, each as late as it would have been: leaving them out would count one long \
-         wait as one event (coordinated omission). A real-time thread that stays late by a \
-         period for a second ends itself, because it would starve every other task of its CPU.\n\n\
+         wait as one event (coordinated omission). A real-time thread that stays late by a period \
+         for a second ends itself, because it would starve every other task on its CPU.\n\n\
          Threads that are not real-time may be woken later by their timer slack (50 µs by \
          default), as any program is; on PREEMPT_RT their timers expire in a softirq thread, those \
-         of real-time threads in the interrupt. A nohz_full CPU does not always take the \
-         interrupt itself: with kernel.timer_migration=1, the default, the kernel starts its timer \
-         on a housekeeping CPU, unless it would be the next to expire there. The figure then \
-         includes the wakeup from that CPU to this one, and everything that delayed that CPU.\n\n\
+         of real-time threads in the interrupt. A nohz_full CPU does not always take the interrupt \
+         itself: with kernel.timer_migration=1, the default, the kernel starts its timer on a \
+         housekeeping CPU, unless it would be the next to expire there. The figure then includes \
+         the wakeup from that CPU to this one, and everything that delayed that CPU.\n\n\
          LinuxCNC's latency test has a base and a servo thread: --thread 25us --thread 1ms. With \
          threads of at most 100 µs and at least 500 µs, the max jitter of the first is rated as in \
          LinuxCNC. Up to 20 µs is very good for software step generation, and up to 50 µs is good \
-         at a lower step rate. With 100 µs or more, software step generation is not suitable. With \
-         more than 1 ms, LinuxCNC is not suitable (docs/src/install/latency-test.adoc there). That \
-         test requires several minutes on a busy machine.\n\n\
+         at a lower step rate. With 100 µs or more, software step generation is not suitable. \
+         Above 1 ms, the machine is not suitable for LinuxCNC at all \
+         (docs/src/install/latency-test.adoc there). That test requires several minutes on a busy \
+         machine.\n\n\
          Source: clock_nanosleep(2); in kernel/time/hrtimer.c (6.12) hrtimer_nanosleep(), which \
          takes the task's slack: 0 for real-time ones, set with their policy since commit \
          ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() and \

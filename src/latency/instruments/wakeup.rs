@@ -31,10 +31,10 @@ impl Instrument for WakeupInstrument {
          idle loop) and the scheduler. It includes everything that ran there in that time. It is \
          the cost of a message from an ordinary program to one in the shield. The figure does not \
          include how late the waker is: it counts from the waker's read of the clock.\n\n\
-         The waker is an ordinary program, with nice -20 where that is allowed. When it is \
-         delayed between its read of the clock and the end of its system call, the figure \
-         includes that; calls longer than 50 µs are counted, and the worst is doubtful where \
-         one of them may have caused it.\n\n\
+         The waker is an ordinary program, with nice -20 where that is allowed. When it is delayed \
+         between its read of the clock and the end of its system call, the figure includes that; \
+         calls longer than 50 µs are counted, and the worst latency is doubtful where one of them \
+         may have caused it.\n\n\
          `eventfd` is the same through a file, as programs with an event loop wake each other.\n\n\
          A sleeper that has not answered when the next period starts is not woken again: that \
          period is counted as missed, as are those that the waker skipped.\n\n\

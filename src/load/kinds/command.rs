@@ -28,13 +28,13 @@ impl LoadKind for CommandLoad {
 
     fn page(&self) -> &'static str {
         "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or in \
-         the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it, with \
-         the user and the directory of cpushield. It starts before the warm-up. When it ends with \
-         success, it runs again. After the measurement, cpushield ends it and every process that \
-         it has started: by SIGTERM, and after two seconds by SIGKILL.\n\n\
+         the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it, as \
+         the user and in the directory of cpushield. It starts before the warm-up. When it \
+         succeeds, it runs again. After the measurement, cpushield ends it and every process that \
+         it has started: with SIGTERM, and after two seconds with SIGKILL.\n\n\
          The count is the number of completed runs. A command that never ends by itself completes \
-         none, and that is no doubt. When the command fails, it does not run again, and a doubt \
-         has its status and the last line of its output.\n\n\
+         none, which raises no doubt. When the command fails, it does not run again, and a doubt \
+         reports its status and the last line of its output.\n\n\
          If cpushield itself is killed by SIGKILL, processes that the shell has started may \
          remain.\n\n\
          Source: sh(1), signal(7)."

@@ -27,7 +27,7 @@ impl LoadKind for HackbenchLoad {
 
     fn page(&self) -> &'static str {
         "Runs `hackbench -T -g GROUPS -l 100` repeatedly, with a group of 40 threads for each CPU: \
-         40000 messages per group and run. It uses threads (-T), so that all of it always ends \
+         40000 messages per group in each run. It uses threads (-T), so that all of it always ends \
          with one process. `--load messages` is similar and does not need the program.\n\n\
          The count is the number of messages of completed runs: in each group, 20 senders send 100 \
          messages to each of 20 receivers. The run that is interrupted at the end does not \

@@ -31,10 +31,9 @@ impl LoadKind for InterruptLoad {
          other loads, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
          `disk` causes interrupts of devices, and `timers` those of the timer. A program cannot \
          cause other kinds.\n\n\
-         The count is the number of function call interrupts of the CPUs of the load in \
-         /proc/interrupts. It includes the few that other programs cause.\n\n\
-         Source: membarrier(2); membarrier_private_expedited() in kernel/sched/membarrier.c \
-         (6.12)."
+         The count is the number of function call interrupts (/proc/interrupts) on the CPUs of the \
+         load. It includes the few that other programs cause.\n\n\
+         Source: membarrier(2); membarrier_private_expedited() in kernel/sched/membarrier.c (6.12)."
     }
 
     fn unit(&self) -> &'static str {

@@ -50,14 +50,14 @@ impl LoadKind for StressNgLoad {
     }
 
     fn page(&self) -> &'static str {
-        "Runs stress-ng(1) on the CPUs of the load. The text after the colon has its arguments, \
+        "Runs stress-ng(1) on the CPUs of the load. The text after the colon is its arguments, \
          split at blanks, without a shell: `--load 'stress-ng:--cpu 2 --vm 1'`. Without arguments, \
          it runs a `--cpu` and a `--sock` stressor for each CPU. cpushield sets the duration, the \
-         directory of the files and the form of the metrics, and refuses options that change \
+         directory of the files and the format of the metrics, and refuses options that change \
          them.\n\n\
          The result has a separate load for each stressor. The count is the number of stress-ng's \
-         bogo operations. Use it only to compare the same stressor with different settings. \
-         stress-ng counts all its time, including the warm-up.\n\n\
+         bogo operations. Use it only to compare the same stressor with different settings. The \
+         counts cover all the time that stress-ng runs, including the warm-up.\n\n\
          stress-ng(1) says which stressors can harm a system. Stressors that choose their CPUs \
          themselves (--affinity) leave the CPUs of the load. A doubt reports the other CPUs that \
          they were seen on.\n\n\
@@ -94,7 +94,7 @@ impl LoadKind for StressNgLoad {
         let running = RunningProgram { pid: Arc::clone(&pid), result, metrics };
         let work: LoadWork = Box::new(move |_| run_program(&line, &pid, &result_sender));
         Ok(PreparedLoad {
-            what: format!("stress-ng {}; it counts all its time", arguments.join(" ")),
+            what: format!("stress-ng {}; its counts include the warm-up", arguments.join(" ")),
             program: Some(read_version(environment)),
             workers: vec![(None, work)],
             finish: Some(Box::new(move || running.finish())),

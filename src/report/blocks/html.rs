@@ -267,7 +267,7 @@ fn picture(picture: &Picture) -> Markup {
                     button type="button" data-zoom="out" { "Zoom out" }
                     button type="button" data-zoom="left" aria-label="Move left" { "◀" }
                     button type="button" data-zoom="right" aria-label="Move right" { "▶" }
-                    button type="button" data-zoom="whole" { "Whole" }
+                    button type="button" data-zoom="whole" { "Show all" }
                     output { "Drag across the picture to zoom in." }
                 }
             }

@@ -14,7 +14,7 @@ pub(super) fn gap_lines(evidence: &Evidence, seen: &CpuEvidence) -> Vec<TextLine
     let mut lines = Vec::new();
     if let Some(longest) = seen.longest_ns {
         let share = percent(longest, evidence.span_ns);
-        lines.push(format!("longest stretch: {} ({share})", span(longest)));
+        lines.push(format!("longest uninterrupted stretch: {} ({share})", span(longest)));
     }
     if let Some(gaps) = &seen.gaps {
         let least = span(gaps.threshold_ns);
@@ -86,10 +86,11 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
         (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(gaps.sum_ns) {
             0 => "the other gaps come from the hypervisor or its firmware".to_owned(),
             ns if ns == gaps.sum_ns => {
-                "the other gaps come from the hypervisor, by the steal counter".to_owned()
+                "the other gaps come from the hypervisor, according to the steal counter".to_owned()
             }
             ns => format!(
-                "the hypervisor took {} of the other gaps, by the steal counter; {} is unexplained",
+                "according to the steal counter, the hypervisor took {} of the other gaps; {} is \
+                 unexplained",
                 span(ns),
                 span(gaps.sum_ns - ns)
             ),
@@ -98,8 +99,8 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
             "the cause of the other gaps is unknown: no SMI was counted".to_owned()
         }
         (0, _) => format!(
-            "the other gaps come from the firmware or an unknown cause, because SMIs cannot be \
-             counted here; `cpushield latency hardware --cpus {}` measures with interrupts off",
+            "the other gaps come from the firmware or an unknown cause, and SMIs cannot be counted \
+             here; `cpushield latency hardware --cpus {}` measures with interrupts off",
             seen.cpu
         ),
         (n, _) if n == gaps.count => {
@@ -123,7 +124,7 @@ fn explained_gaps(gaps: &GapStatistics, seen: &CpuEvidence) -> Option<String> {
         0 => "the kernel's work explains all of that".to_owned(),
         rest => {
             let (known, rest) = (span(known), span(rest));
-            format!("the kernel's work explains {known}, firmware or the hypervisor took {rest}")
+            format!("the kernel's work explains {known}; firmware or the hypervisor took {rest}")
         }
     })
 }
@@ -147,9 +148,9 @@ mod tests {
             ],
             ..GapAttribution::default()
         };
-        let hwlat = "the other gaps come from the firmware or an unknown cause, because SMIs cannot \
-                     be counted here; `cpushield latency hardware --cpus 2` measures with \
-                     interrupts off";
+        let hwlat = "the other gaps come from the firmware or an unknown cause, and SMIs cannot be \
+                     counted here; `cpushield latency hardware --cpus 2` measures with interrupts \
+                     off";
         let stolen = Some(90_000);
         for (smis, steal_ns, guest, cause) in [
             (Some(0), None, None, "the cause of the other gaps is unknown: no SMI was counted"),
@@ -172,14 +173,14 @@ mod tests {
                 None,
                 stolen,
                 Some(true),
-                "the other gaps come from the hypervisor, by the steal counter",
+                "the other gaps come from the hypervisor, according to the steal counter",
             ),
             (
                 None,
                 Some(60_000),
                 Some(true),
-                "the hypervisor took 60.0 µs of the other gaps, by the steal counter; 20.0 µs is \
-                 unexplained",
+                "according to the steal counter, the hypervisor took 60.0 µs of the other gaps; \
+                 20.0 µs is unexplained",
             ),
         ] {
             let seen = CpuEvidence { cpu: 2, smis, steal_ns, ..examples::clean().cpus.remove(0) };

@@ -157,7 +157,7 @@ pub fn entries(seen: &CpuEvidence, span_ns: u64) -> String {
 fn kernel_interrupts(seen: &CpuEvidence) -> Option<TextLine> {
     let (user, kernel) = (seen.entries?, seen.kernel_interrupts.filter(|kernel| *kernel > 0)?);
     let user = format!("entries from user mode: {user}");
-    Some(TextLine::new(format!("{user}, interrupts that hit the kernel itself: {kernel}")))
+    Some(TextLine::new(format!("{user}, interrupts taken in kernel mode: {kernel}")))
 }
 
 /// The functions of a stack, innermost first; `None` without a stack.
@@ -305,19 +305,19 @@ mod tests {
         });
         let expected = "\
 CPU 2: within the limits (without limits: holds), no kernel entry in 10.00 s
-  longest stretch: 10.00 s (100.00 %)
+  longest uninterrupted stretch: 10.00 s (100.00 %)
   no gap of 1.0 µs or more in user space
 CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0.20/s)
-  entries from user mode: 2, interrupts that hit the kernel itself: 5
+  entries from user mode: 2, interrupts taken in kernel mode: 5
   cause    culprit            count  rate/s  nested     time  longest  remedy
   tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
   softirq  -                      -       -       5  2.50 ms        -
   steal    hypervisor             1    0.10       -  2.50 ms   4.1 µs
-  longest stretch: 10.00 s (99.99 %)
+  longest uninterrupted stretch: 10.00 s (99.99 %)
   gaps of 1.0 µs or more: 3, longest 41.0 µs, total 9.00 ms (0.09 %)
-  the kernel's work explains 7.50 ms, firmware or the hypervisor took 1.50 ms
+  the kernel's work explains 7.50 ms; firmware or the hypervisor took 1.50 ms
   the hypervisor took 30.00 ms
-every witness saw the positive control: 10 function-call IPIs by membarrier(2) to each CPU
+every witness saw the positive control: 10 function-call IPIs to each CPU with membarrier(2)
     before the span
 kernel trace watched
 kernel counters watched

@@ -225,17 +225,19 @@ impl OperatorRequest {
             serde_json::from_slice(line).map_err(|error| malformed(error.to_string()))?;
         let (shield, pid) = match &request {
             OperatorRequest::Enter { priority: Some(_), own_priority: Some(_), .. } => {
-                return Err(malformed("priority and own_priority exclude each other".to_owned()));
+                return Err(malformed(
+                    "priority and own_priority are mutually exclusive".to_owned(),
+                ));
             }
             OperatorRequest::Enter { shield, .. } => (shield, None),
             OperatorRequest::Leave { shield, pid } => (shield, *pid),
         };
         if let Some(pid) = pid.filter(|pid| !PIDS.contains(pid)) {
-            return Err(malformed(format!("{pid} cannot be the number of a process to move")));
+            return Err(malformed(format!("{pid} cannot be the ID of a process to move")));
         }
         match shield {
             Some(name) if !is_shield_name(name) => {
-                Err(malformed("the name cannot be that of a shield".to_owned()))
+                Err(malformed("the name is not a possible name of a shield".to_owned()))
             }
             _ => Ok(request),
         }
@@ -305,7 +307,7 @@ impl fmt::Display for OperatorRefusal {
                 write!(f, "the request has more than {REQUEST_BYTES_MAX} bytes")
             }
             OperatorRefusal::Incomplete => f.write_str("the request was not complete in time"),
-            OperatorRefusal::Ended => f.write_str("the process that asked has ended"),
+            OperatorRefusal::Ended => f.write_str("the requesting process has ended"),
             OperatorRefusal::NoShield { why } | OperatorRefusal::Machine { why } => {
                 f.write_str(why)
             }
@@ -321,7 +323,7 @@ impl fmt::Display for OperatorRefusal {
             OperatorRefusal::Priority { shield, priority, highest } => {
                 write!(
                     f,
-                    "the request has priority {priority}, and {}",
+                    "the request asks for priority {priority}, but {}",
                     permitted(shield, *highest)
                 )
             }
@@ -329,7 +331,7 @@ impl fmt::Display for OperatorRefusal {
                 write!(f, "operators of shield {shield} may not raise the limit on locked memory")
             }
             OperatorRefusal::OwnPolicy { shield, policy, highest } => {
-                write!(f, "the process runs with {policy}, and {}", permitted(shield, *highest))
+                write!(f, "the process runs with {policy}, but {}", permitted(shield, *highest))
             }
             OperatorRefusal::InOtherShield => {
                 f.write_str("the process is in another shield, which it must leave first")
@@ -339,29 +341,29 @@ impl fmt::Display for OperatorRefusal {
             }
             OperatorRefusal::NoProcess { pid } => write!(f, "process {pid} does not exist"),
             OperatorRefusal::Thread { pid } => {
-                write!(f, "{pid} is a thread, and an operator moves whole processes")
+                write!(f, "{pid} is a thread, but an operator can only move whole processes")
             }
             OperatorRefusal::KernelThread { pid } => write!(f, "{pid} is a kernel thread"),
             OperatorRefusal::OtherUser { pid, uid } => {
                 write!(f, "process {pid} does not belong to user {uid}")
             }
             OperatorRefusal::OtherNumbers => f.write_str(
-                "the process that asks is in another PID namespace, so it cannot name a process",
+                "the requesting process is in another PID namespace, so it cannot name a process",
             ),
             OperatorRefusal::NoDestination { pid } => write!(
                 f,
-                "process {pid} cannot leave: no cgroup with the limits of its user is \
-                 known, because no ancestor and no other process of the user is outside the \
-                 shield; root can move it"
+                "cannot move process {pid} out: no cgroup with the limits of its user is known, \
+                 because no ancestor and no other process of the user is outside the shield; root \
+                 can move it"
             ),
             OperatorRefusal::Busy { pid: Some(pid) } => {
-                write!(f, "process {pid} is changing the shields: ask again in a second")
+                write!(f, "process {pid} is changing the shields: retry in a second")
             }
             OperatorRefusal::Busy { pid: None } => {
-                f.write_str("another process is changing the shields: ask again in a second")
+                f.write_str("another process is changing the shields: retry in a second")
             }
             OperatorRefusal::InUnit { unit } => {
-                write!(f, "the process belongs to {unit}, which systemd places")
+                write!(f, "the process belongs to {unit}, whose cgroup systemd manages")
             }
         }
     }

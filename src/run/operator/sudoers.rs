@@ -54,13 +54,13 @@ impl fmt::Display for ReplaceableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReplaceableFile::OtherOwner { path, uid: Some(uid) } => {
-                write!(f, "{path} belongs to user {uid}, and that user could replace it")
+                write!(f, "{path} belongs to user {uid}, who could replace it")
             }
             ReplaceableFile::OtherOwner { path, uid: None } => {
                 write!(f, "the owner of {path} is unknown")
             }
             ReplaceableFile::Writable { path, mode } => {
-                write!(f, "other users than root can write {path} (mode {mode:04o})")
+                write!(f, "users other than root can write {path} (mode {mode:04o})")
             }
             ReplaceableFile::Unreadable { error } => error.fmt(f),
         }
@@ -72,7 +72,7 @@ impl fmt::Display for SudoersRefusal {
         match self {
             SudoersRefusal::Replaceable(file) => file.fmt(f),
             SudoersRefusal::Characters { path } => {
-                write!(f, "{path:?} has characters that sudoers does not take literally")
+                write!(f, "{path:?} has characters with a special meaning in sudoers")
             }
         }
     }

@@ -21,8 +21,8 @@ fn check_selinux(enforce: Option<&str>) -> Option<SurveyFinding> {
         finding(
             "selinux",
             "SELinux is enforcing".to_owned(),
-            "it can refuse what a confined service asks for: a shield from its unit, a program in \
-             the shield, a real-time priority. Its refusals: ausearch -m avc -c cpushield",
+            "it can refuse what a confined service requests: a shield from its unit, a program in \
+             the shield, a real-time priority. To list its refusals: ausearch -m avc -c cpushield",
         )
     })
 }
@@ -33,7 +33,7 @@ fn check_apparmor(active: bool) -> Option<SurveyFinding> {
             "apparmor",
             "AppArmor is active".to_owned(),
             "it confines only programs with a profile (aa-status); such a program may be refused a \
-             real-time priority or locked memory in the shield. Its refusals: dmesg",
+             real-time priority or locked memory in the shield. To list its refusals: dmesg",
         )
     })
 }

@@ -19,7 +19,7 @@ fn check_blank(text: &str) -> Option<SurveyFinding> {
     let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds > 0)?;
     Some(finding(
         "console-blank",
-        format!("the console blanks after {seconds} s without a key"),
+        format!("the console blanks after {seconds} s without a key press"),
         "a timer and kernel work then run once; consoleblank=0 prevents both",
     ))
 }

@@ -10,16 +10,16 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     (
         "CONFIG_PROVE_LOCKING",
         "prove-locking",
-        "every lock of the kernel is checked, which makes worst latencies much longer",
+        "the kernel checks every lock, which makes worst-case latencies much longer",
     ),
     (
         "CONFIG_LOCKUP_DETECTOR",
         "lockup-detector",
-        "timers interrupt the CPUs that it watches every few seconds; a shield takes its CPUs out \
+        "every few seconds, timers interrupt the CPUs that it watches; a shield takes its CPUs out \
          (watchdog), and nowatchdog on the kernel's command line switches it off",
     ),
-    ("CONFIG_IRQSOFF_TRACER", "irqsoff-tracer", "it costs latency even while nothing is traced"),
-    ("CONFIG_PREEMPT_TRACER", "preempt-tracer", "it costs latency even while nothing is traced"),
+    ("CONFIG_IRQSOFF_TRACER", "irqsoff-tracer", "it adds latency even when nothing is traced"),
+    ("CONFIG_PREEMPT_TRACER", "preempt-tracer", "it adds latency even when nothing is traced"),
 ];
 
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
@@ -38,6 +38,6 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
 }
 
 fn advise(option: &str, name: &str, why: &str) -> SurveyFinding {
-    let advice = format!("{why}; the kernel's document on real-time options rates it high");
+    let advice = format!("{why}; the kernel's documentation on real-time options rates it high");
     finding(name, format!("the kernel was built with {option}"), &advice)
 }

@@ -27,8 +27,8 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
                 slow.count(),
                 speeds.len()
             ),
-            "the firmware limits the speed to save power, or because of the processor or of too \
-             many modules on a channel; check its memory settings",
+            "the firmware limits the speed to save power, or because the processor or the number \
+             of modules on a channel requires it; check the firmware's memory settings",
         )
     }))
 }

@@ -39,7 +39,8 @@ fn check_processor(virtualizes: bool) -> Option<SurveyFinding> {
         finding(
             "no-virtualization",
             "the processor shows neither VT-x nor AMD-V".to_owned(),
-            "only guests need it; enable it in the firmware's setup before guests run in a shield",
+            "only guests need virtualization; enable it in the firmware's setup before guests run \
+             in a shield",
         )
     })
 }
@@ -59,13 +60,14 @@ fn check_iommu(iommu: IommuState, virtualizes: bool) -> Option<SurveyFinding> {
     let (seen, advice) = match iommu {
         IommuState::InUse => return None,
         IommuState::Offered => (
-            "the firmware offers an IOMMU (VT-d or AMD-Vi), and the kernel does not use it",
-            "only guests with devices of their own need it; boot with intel_iommu=on or \
-             amd_iommu=on then",
+            "the firmware offers an IOMMU (VT-d or AMD-Vi), but the kernel does not use it",
+            "only guests with devices of their own need it; for these, boot with intel_iommu=on or \
+             amd_iommu=on",
         ),
         IommuState::Absent if virtualizes => (
             "the firmware offers no IOMMU (VT-d or AMD-Vi)",
-            "only guests with devices of their own need it; enable it in the firmware's setup then",
+            "only guests with devices of their own need it; for these, enable it in the firmware's \
+             setup",
         ),
         IommuState::Absent => return None,
     };

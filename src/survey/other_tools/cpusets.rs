@@ -44,7 +44,7 @@ pub(super) fn read_cset(machine: &Machine) -> Result<ToolSetup, SetupError> {
         && let Some(rest) = sets.iter().find(|group| has_boot(group))
     {
         remarks.push(format!(
-            "{} has the boot CPU and is taken for the set of all other programs",
+            "{} has the boot CPU and is taken to be the set of all other programs",
             rest.path
         ));
         sets.retain(|group| !has_boot(group));
@@ -63,8 +63,8 @@ pub(super) fn read_partrt(host: &Host, machine: &Machine) -> Result<ToolSetup, S
     let mount = machine.cgroup.mount.clone().unwrap_or_default();
     let find = |name: &str| groups.iter().find(|group| group.path == format!("{mount}/{name}"));
     let (Some(rt), Some(_)) = (find("rt").filter(|rt| !rt.cpus.is_empty()), find("nrt")) else {
-        let why = "there are no cpusets `rt` and `nrt`; sets with other names, as `partrt -r` \
-                   makes them, are read with --from cset";
+        let why = "there are no cpusets `rt` and `nrt`; sets with other names, such as those that \
+                   `partrt -r` makes, are read with --from cset";
         return Err(nothing(machine, tool, why.to_owned()));
     };
     let settings = PARTRT_FILES.iter().filter_map(|(path, expected)| {

@@ -38,7 +38,7 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
         let what = to_word(param);
         let (cpus, boot_cpu) = leave_boot_cpu(cpus, machine)?;
         remarks.extend(boot_cpu.map(|boot| {
-            format!("{what} has every CPU; CPU {boot} stays a housekeeping CPU, as the boot CPU")
+            format!("{what} has every CPU; CPU {boot}, the boot CPU, stays a housekeeping CPU")
         }));
         Some(ToolShield {
             name: OtherTool::Cmdline.to_string(),

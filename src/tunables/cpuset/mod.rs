@@ -19,30 +19,31 @@ pub(super) struct Cpuset;
 pub const HOUSEKEEPING: &str = "cpushield_housekeeping";
 
 const PAGE: &str = "\
-A cpuset partition takes CPUs away from every other program: the scheduler places no task there,
-does not balance load there, and refuses with EINVAL a program that requests these CPUs. Nothing
+A cpuset partition takes CPUs away from every other program: the scheduler places no other task
+there and does not balance load there, and a program that requests these CPUs gets EINVAL. Nothing
 else keeps other programs out; an affinity or `isolcpus=` does not.
 
 cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7)
-and becomes an `isolated` partition. The kernel's answer is read back; `isolated invalid (reason)`
-fails the shield with that reason. If systemd owns the tree, systemd is asked to
-create the slice `cpushield.slice` for this boot only; otherwise it would remove the shield.
+and becomes an `isolated` partition. apply reads back the kernel's answer; if that is `isolated
+invalid (reason)`, apply fails with that reason. If systemd owns the tree, cpushield asks it to
+create the slice `cpushield.slice` for this boot only; otherwise systemd would remove the shield.
 
 cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
-`cpushield_housekeeping`, into which every program of the root is moved; load balancing of the
-root is switched off, because its domain would span the shield.
+`cpushield_housekeeping`, into which every program of the root cpuset is moved; load balancing of
+the root cpuset is switched off, because its scheduling domain would span the shield.
 
 On a machine with several memory nodes, programs of the shield get memory only from the nodes of its
 CPUs (`cpuset.mems`; on a slice AllowedMemoryNodes=). If those nodes have no memory that cpusets may
-use, they get all usable nodes, and a warning says so. The nodes are set while the group is empty.
-On cgroup v2 the kernel moves the pages of a program that enters the group or leaves it. It also
-moves those of the programs in it if the nodes change (since 5.15). Some pages may stay behind.
-All of them do if the group that the program leaves is older than its cpuset, as under systemd
-(tried on 6.12). A program that starts in the shield has its pages there from the beginning.
-While the kernel moves pages, it may also run a kernel thread on each CPU once.
+use, the programs get all usable nodes, and a warning says so. The nodes are set while the group is
+empty. On cgroup v2 the kernel moves the pages of a program that enters the group or leaves it.
+Since 5.15 it also moves the pages of the programs in the group when the group's nodes change. Some
+pages may stay behind. All of them do if the group that the program leaves existed before it had a
+cpuset, as under systemd (tried on 6.12). A program that starts in the shield has its pages on these
+nodes from the beginning. While the kernel moves pages, it may also run a kernel thread on each CPU
+once.
 
-With `--balance` the partition is a `root` one (v1: with load balancing): other programs still
-cannot enter, and the scheduler moves the programs of the shield among its CPUs. That costs them
+With `--balance` the partition is of type `root` (v1: with load balancing): other programs still
+cannot enter, but the scheduler moves the programs of the shield among its CPUs. That causes
 interruptions, which `verify` names.
 
 Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose these CPUs; undo
@@ -51,20 +52,20 @@ returns them.
 CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels in between have a
 bug and refuse it (`partition config conflicts with housekeeping setup`). apply tries it on every
 kernel. If the kernel refuses, apply restores everything and starts again without a partition. Then,
-as on a machine without cpusets, programs are moved away one by one and nothing keeps them out.
+as on a machine without cpusets, programs are moved away one by one, but nothing keeps them out.
 
 `/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC
 looks nowhere else; so `run` sets RTAPI_CPU_NUMBER for it, to the highest CPU of the program.
 
-Cost: other programs have fewer CPUs. On v1, programs that pinned themselves have the affinity of
+Cost: other programs have fewer CPUs. On v1, programs that pinned themselves get the affinity of
 their cpuset while the shield is active.
 
 Source: kernel/cgroup/cpuset.c, validate_partition() (6.12); commits 4a74e418881f (6.7) and
 216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13;
-cpuset_attach(), which notes the former nodes of one such group only, cpuset_migrate_mm() (6.12) and
-commit ee9707e8593d (5.15) about moved pages;
-lru_cache_disable(), mm/swap.c (6.12) about the kernel threads;
-Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
+cpuset_attach(), which remembers the former nodes of only one such group, cpuset_migrate_mm() (6.12)
+and commit ee9707e8593d (5.15) about moved pages; lru_cache_disable(), mm/swap.c (6.12) about the
+kernel threads; Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst;
+systemd.resource-control(5).";
 
 impl Tunable for Cpuset {
     fn name(&self) -> &'static str {

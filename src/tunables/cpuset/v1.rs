@@ -31,11 +31,11 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     wanted.push(WantedChange::write(exclusive, &path, "1", ValueComparison::Text, reason));
     let (balance, reason) = match shield.balanced {
         true => ("1", "the scheduler balances the programs of the shield among its CPUs"),
-        false => ("0", "the scheduler does not balance load there"),
+        false => ("0", "the scheduler does not balance load in the shield"),
     };
     for (dir, value, reason) in [
         (shield_dir.as_str(), balance, reason),
-        (mount, "0", "otherwise load balancing of the root spans the shield"),
+        (mount, "0", "otherwise load balancing of the root cpuset spans the shield"),
     ] {
         let path = format!("{dir}/{prefix}sched_load_balance");
         let now = setting(machine, &path).map(str::to_owned);
@@ -43,7 +43,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
         wanted.push(write.required());
     }
     let change = Change::MoveTasks { from: mount.to_owned(), to: housekeeping_dir };
-    let reason = "every program of the root moves to the housekeeping CPUs";
+    let reason = "every program of the root cpuset moves to the housekeeping CPUs";
     let moved = up && movable_threads(machine, shield).next().is_none();
     wanted.push(WantedChange::new(change, reason).already_if(moved).required());
     wanted
@@ -95,7 +95,7 @@ impl V1Cpuset<'_> {
         let cpus = WantedChange::write(now, &path, &value, ValueComparison::List, &reason);
         let path = format!("{dir}/{prefix}mems");
         let now = setting(machine, &path).map(str::to_owned);
-        let reason = format!("the memory of {title}");
+        let reason = format!("the memory nodes of {title}");
         let mems =
             WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, &reason);
         [make.already_if(group.is_some()).required(), cpus.required(), mems.required()]

@@ -132,7 +132,7 @@ fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChang
     let mems = written_mems(machine, shield);
     let path = format!("{dir}/{MEMS}");
     let now = setting(machine, &path).map(str::to_owned);
-    let reason = "the memory nodes of its CPUs; it has no program yet, so no page is moved";
+    let reason = "the memory nodes of its CPUs; the group has no program yet, so no page is moved";
     (!mems.is_empty())
         .then(|| WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, reason))
 }

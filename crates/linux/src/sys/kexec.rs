@@ -106,6 +106,6 @@ impl Host {
             let rule = "it is disabled until the next boot (kernel.kexec_load_disabled)";
             return Some(rule.to_owned());
         }
-        Some("only root of the machine itself may do this".to_owned())
+        Some("only root on the machine itself may do this".to_owned())
     }
 }

@@ -29,8 +29,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
         ReportBlock::Text(format!(
             "These times come from a guest of {name}. Its gaps and latencies include the time that the \
              hypervisor or emulator took from the CPU. No shield in the guest can prevent that. \
-             Judge \
-             the shield by its interruptions, not by these times."
+             Judge the shield by its interruptions, not by these times."
         ))
     }));
     let doubts = doubts(material);
@@ -115,7 +114,7 @@ fn changes(material: &ReportMaterial) -> Vec<String> {
         if let [Some(before), Some(after)] = rates {
             let (before, after) = (words::plain(before), words::plain(after));
             sentences.push(format!(
-                "Kernel entries per CPU and second: {before} ({}), {after} ({}).",
+                "Kernel entries per CPU per second: {before} ({}), {after} ({}).",
                 first.label, last.label
             ));
         }
@@ -168,7 +167,7 @@ fn unproven_verdict(observation: &LabelledDocument<WatchWithVerdict>) -> Option<
     verdict.as_ref()?.claims_more_than(evidence).then(|| {
         format!(
             "{name}: the verdict claims more than the evidence shows: another program changed the \
-             document, or another version of cpushield wrote it"
+             document, or a different version of cpushield wrote it"
         )
     })
 }

@@ -72,8 +72,8 @@ impl ChosenThreads<'_> {
             title: format!("Distribution of latencies: {kind}"),
             about: describe_counts(&counted),
             how:
-                "Further to the right is a longer latency, and the rightmost step is the worst case. Both \
-                 scales are logarithmic, so that a single event is as visible as a million."
+                "Latency grows to the right, and the rightmost step is the worst case. Both scales \
+                 are logarithmic, so a single event is visible even next to a million."
                     .to_owned(),
             drawing: Drawing::Curves(CurveChart { x, y, stroke: Stroke::Area, series }),
             table: table(&counted, least, most),
@@ -106,7 +106,10 @@ impl ChosenThreads<'_> {
         Some(Picture {
             id: self.id("timeline"),
             title: format!("Worst latency over time: {kind}"),
-            about: format!("The worst latency of each. {}.", worst.collect::<Vec<_>>().join("; ")),
+            about: format!(
+                "The worst latency of each curve. {}.",
+                worst.collect::<Vec<_>>().join("; ")
+            ),
             how: "Lower is better; at a peak, a thread had to wait. Dots mark the longest latencies. The \
                   line is broken where there was no sample."
                 .to_owned(),

@@ -34,7 +34,7 @@ pub fn report(material: &ReportMaterial) -> Report {
             section("remains", REMAINS, remains::blocks(material)),
             section("settings", "What was changed", settings::blocks(material)),
             section("machine", "The machine", machine::blocks(material)),
-            section("repeat", "How to repeat it", repeat::blocks(material)),
+            section("repeat", "How to repeat the measurements", repeat::blocks(material)),
         ],
     };
     Report {
@@ -46,7 +46,7 @@ pub fn report(material: &ReportMaterial) -> Report {
 }
 
 const WHERE: &str = "Where the shield is";
-const INTERRUPTS: &str = "What interrupts";
+const INTERRUPTS: &str = "What interrupts the CPUs";
 const DIFFERENCES: &str = "Significant differences";
 const CONFIGURATIONS: &str = "Configurations side by side";
 const OPTIONS: &str = "Which options matter";
@@ -83,7 +83,7 @@ fn sections_of_shields(material: &ReportMaterial) -> Vec<Section> {
         section("experiment", CONFIGURATIONS, experiments(material)),
         section("search", OPTIONS, searches(material)),
         section("machine", "The machine", machine::blocks(material)),
-        section("repeat", "How to repeat it", repeat::blocks(material)),
+        section("repeat", "How to repeat the measurements", repeat::blocks(material)),
     ]);
     sections
 }

@@ -122,7 +122,7 @@ fn picture(observations: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]
         cells
     });
     let table = Table {
-        caption: "Interruptions per CPU and second, by cause".to_owned(),
+        caption: "Interruptions per CPU per second, by cause".to_owned(),
         columns,
         rows: table_rows.collect(),
         ..Table::default()

@@ -34,14 +34,14 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     if watched.chain(fixed.map(|round| &round.evidence)).any(starts_program) {
         blocks.push(ReportBlock::Text(
             "The documents do not contain the command of a watched program, because it may contain \
-             secrets. Replace PROGRAM with it."
+             secrets. Replace PROGRAM with that command."
                 .to_owned(),
         ));
     }
     let experiments = !material.experiments.is_empty() || !material.searches.is_empty();
     if !material.comparisons.is_empty() || experiments {
         blocks.push(ReportBlock::Text(
-            "Comparisons and experiments are not in these lines: they need their own \
+            "Comparisons and experiments are not among these lines: they need their own \
              measurements, or the matrix file of `cpushield experiment`."
                 .to_owned(),
         ));

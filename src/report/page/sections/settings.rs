@@ -40,7 +40,7 @@ fn settings_blocks(
     if !drift.is_empty() {
         let items = drift.iter().map(|drift| {
             let now = drift.now.as_deref().unwrap_or("nothing");
-            format!("{}: now {now}, the shield left {}", drift.what, drift.left)
+            format!("{}: now {now}, but the shield set {}", drift.what, drift.left)
         });
         let items = items.collect();
         let title = "Changed since the shield was applied".to_owned();
