@@ -6,7 +6,7 @@ mod of_shields;
 use crate::verify::WatchError;
 use clap::error::{ContextKind, ContextValue};
 use cpushield_linux::CpuSet;
-use cpushield_linux::signal::StopSignal;
+use cpushield_linux::sys::signal::StopSignal;
 use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
@@ -123,7 +123,7 @@ impl From<cpushield_linux::Error> for Failure {
         if matches!(error.cause, cpushield_linux::error::ErrorCause::NotRegular(_)) {
             return failure.hint("cpushield did not create it; inspect it, then move it away");
         }
-        match error.is_forbidden() && cpushield_linux::process::effective_user() != 0 {
+        match error.is_forbidden() && cpushield_linux::processes::process::effective_user() != 0 {
             true => failure.hint("run it as root"),
             false => failure,
         }

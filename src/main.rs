@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use cpushield::cli;
-use cpushield_linux::{open_files, signal};
+use cpushield_linux::{processes::open_files, sys::signal};
 use std::process::ExitCode;
 
 // musl's own asks the kernel for memory, and gives it back, at every second file that is read: a
@@ -15,5 +15,5 @@ fn main() -> ExitCode {
     // Without it only the message of a limit is lost.
     drop(signal::survive_file_size_limit());
     open_files::raise_limit();
-    cli::run_command_line(&cpushield_linux::process::arguments())
+    cli::run_command_line(&cpushield_linux::processes::process::arguments())
 }

@@ -1,7 +1,7 @@
 //! The terminal as a full screen: taken over, drawn on, and always restored. Other modules draw the
 //! content.
 
-use cpushield_linux::terminal::{Keyboard, TerminalInput};
+use cpushield_linux::sys::terminal::{Keyboard, TerminalInput};
 use ratatui::crossterm::terminal;
 use ratatui::{DefaultTerminal, Frame};
 use std::io;

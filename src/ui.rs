@@ -4,7 +4,7 @@
 use crate::failure::{Failure, FailureKind};
 use crate::json::{to_json, to_json_line};
 use anstyle::{AnsiColor, Style};
-use cpushield_linux::process;
+use cpushield_linux::processes::process;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::cell::Cell;

@@ -6,7 +6,7 @@
 //! Elsewhere: what the requests of a protocol mean. The watchdog of `try` is no worker, because it
 //! survives its parent.
 
-use cpushield_linux::worker_process::{WorkerEnd, WorkerProcess};
+use cpushield_linux::processes::worker_process::{WorkerEnd, WorkerProcess};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;

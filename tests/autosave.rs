@@ -2,7 +2,7 @@
 //! a kill, and when the disk is full.
 
 use cpushield::latency::{LatencyMeasurement, LatencyNote};
-use cpushield_linux::{Host, process, sched};
+use cpushield_linux::{Host, processes::process, sys::sched};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -2,7 +2,7 @@
 //! keeps its results when it is stopped, and leaves nothing behind.
 
 use cpushield::latency::{LatencyDoubt, LatencyMeasurement, LatencyNote};
-use cpushield_linux::{CpuSet, Host, SchedPolicy, sched};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, sys::sched};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
@@ -188,7 +188,7 @@ fn results_before_a_stop_are_kept() {
     wait_for_crew(child.id());
     std::thread::sleep(Duration::from_millis(1500));
     let pid = i32::try_from(child.id()).unwrap();
-    cpushield_linux::process::kill(pid, 2).unwrap();
+    cpushield_linux::processes::process::kill(pid, 2).unwrap();
     let asked = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(asked.elapsed() < Duration::from_secs(20));

@@ -3,7 +3,7 @@
 
 use cpushield::latency::{LatencyMeasurement, LatencyNote, LoadDone};
 use cpushield::load::KINDS;
-use cpushield_linux::{CpuSet, Host, Task, sched};
+use cpushield_linux::{CpuSet, Host, Task, sys::sched};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -218,8 +218,8 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
     }
     // A killed load is reported.
     let disk = found.iter().find(|task| task.comm == "load/disk").unwrap();
-    cpushield_linux::process::kill(disk.pid, 9).unwrap();
-    cpushield_linux::process::kill(i32::try_from(child.id()).unwrap(), 2).unwrap();
+    cpushield_linux::processes::process::kill(disk.pid, 9).unwrap();
+    cpushield_linux::processes::process::kill(i32::try_from(child.id()).unwrap(), 2).unwrap();
     let latency = read_document(child);
     assert!(latency.stopped);
     let doubts = &find_load(&latency, "disk").doubts;
@@ -347,7 +347,7 @@ fn invalid_loads_are_refused_immediately() {
         assert!(said.contains(wanted), "{words:?} {said}");
     }
     let memory = Path::new("/dev/shm");
-    if cpushield_linux::scratch_file::is_in_memory(memory).unwrap_or(false) {
+    if cpushield_linux::files::scratch_file::is_in_memory(memory).unwrap_or(false) {
         let output = command(cpu, memory, &["--load", "disk"]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("/dev/shm is in memory"), "{said}");

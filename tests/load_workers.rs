@@ -3,8 +3,8 @@
 
 use cpushield::load::KINDS;
 use cpushield::load::kinds::LoadEnvironment;
-use cpushield_linux::progress_counter::{ProgressCounters, WorkerState};
-use cpushield_linux::{Host, sched};
+use cpushield_linux::shared_memory::progress_counter::{ProgressCounters, WorkerState};
+use cpushield_linux::{Host, sys::sched};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -6,7 +6,7 @@ use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::machine::blocks;
 use cpushield::survey::{Cpu, Machine, Node, survey};
 use cpushield::tunables;
-use cpushield_linux::redaction::{HIDDEN, KNOWN_PROGRAMS, without_private};
+use cpushield_linux::recording::redaction::{HIDDEN, KNOWN_PROGRAMS, without_private};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use recorded::{data, expect, machine, own, unpacked};

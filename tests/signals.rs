@@ -4,7 +4,7 @@
 
 use cpushield::experiment::RowCpus;
 use cpushield::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
-use cpushield_linux::{CpuSet, Host, process, sched};
+use cpushield_linux::{CpuSet, Host, processes::process, sys::sched};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

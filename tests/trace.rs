@@ -3,11 +3,11 @@
 use cpushield::causes::Cause;
 use cpushield::trace::replay::{PageReplay, RecordedTrace};
 use cpushield::trace::{RecordRequest, TraceEvidence, TraceRecorder};
-use cpushield_linux::clock::{ClockTicks, TickScale};
-use cpushield_linux::ring_buffer::{self, PageLayout};
+use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
-use cpushield_linux::{CpuSet, Host, sched};
+use cpushield_linux::trace::ring_buffer::{self, PageLayout};
+use cpushield_linux::{CpuSet, Host, sys::sched};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};

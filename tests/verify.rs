@@ -6,7 +6,7 @@ use cpushield::documents::evidence::{
 };
 use cpushield::observe::counters::{CounterSnapshot, compare};
 use cpushield_linux::text::interrupts;
-use cpushield_linux::{Host, sched};
+use cpushield_linux::{Host, sys::sched};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn spinner(host: &Host, family: &[i32], cpu: usize) -> Option<i32> {
 }
 
 fn signal(child: &Child, number: i32) {
-    cpushield_linux::process::kill(i32::try_from(child.id()).unwrap(), number).unwrap();
+    cpushield_linux::processes::process::kill(i32::try_from(child.id()).unwrap(), number).unwrap();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! gives the terminal back.
 
 use cpushield::live::{CpuRole, LiveFrame};
-use cpushield_linux::{CpuSet, Host, process, sched};
+use cpushield_linux::{CpuSet, Host, processes::process, sys::sched};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};

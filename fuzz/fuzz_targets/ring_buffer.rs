@@ -2,7 +2,7 @@
 //! reaches beyond its page.
 #![no_main]
 
-use cpushield_linux::ring_buffer::{PageLayout, decode};
+use cpushield_linux::trace::ring_buffer::{PageLayout, decode};
 use libfuzzer_sys::fuzz_target;
 
 /// `events/header_page` of x86-64, 6.12.

@@ -3,8 +3,8 @@
 #![no_main]
 
 use cpushield::trace::replay::{PageReplay, RecordedTrace};
-use cpushield_linux::clock::{ClockTicks, TickScale};
-use cpushield_linux::ring_buffer::PageLayout;
+use cpushield_linux::sys::clock::{ClockTicks, TickScale};
+use cpushield_linux::trace::ring_buffer::PageLayout;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use libfuzzer_sys::fuzz_target;

@@ -12,7 +12,7 @@ use super::load::{FoundJournal, JournalLoadError, load};
 use super::step_result::StepDone;
 use crate::change::ChangeFault;
 use crate::documents::plan::Step;
-use cpushield_linux::{AffinityGuard, Error, Host, Store, namespaces, signal};
+use cpushield_linux::{AffinityGuard, Error, Host, Store, processes::namespaces, sys::signal};
 use std::fmt;
 
 /// The result of an amendment.

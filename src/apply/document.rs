@@ -8,7 +8,7 @@ use super::step_result::{ChangeFate, StepDone};
 use crate::change::{ChangeFault, Refusal, RefusalKind};
 use crate::documents::plan::Shield;
 use crate::with_text;
-use cpushield_linux::signal::StopSignal;
+use cpushield_linux::sys::signal::StopSignal;
 use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::Serialize;
 use std::fmt;

@@ -18,9 +18,11 @@ use super::task_masks::TaskMasks;
 use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::plan::{Plan, Step};
-use cpushield_linux::signal::StopSignal;
-use cpushield_linux::store::{Appender, StoreLock};
-use cpushield_linux::{AffinityGuard, CpuSet, Host, Store, Task, namespaces, signal};
+use cpushield_linux::files::store::{Appender, StoreLock};
+use cpushield_linux::sys::signal::StopSignal;
+use cpushield_linux::{
+    AffinityGuard, CpuSet, Host, Store, Task, processes::namespaces, sys::signal,
+};
 
 /// Applies a plan.
 ///

@@ -17,7 +17,7 @@ use super::shield_note::ShieldNote;
 use super::task_masks::TaskMasks;
 use crate::change::{Change, ValueComparison};
 use crate::documents::plan::{Plan, Shield};
-use cpushield_linux::store::Appender;
+use cpushield_linux::files::store::Appender;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 
 /// Checks that a plan can be applied together with the active shields, as another shield or as the

@@ -13,7 +13,7 @@ use super::load::{FoundJournal, JournalLoadError, load};
 use super::{join, summary, undo};
 use crate::change::Change;
 use crate::documents::plan::{Plan, Shield, Step};
-use cpushield_linux::store::StoreLock;
+use cpushield_linux::files::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Host, Store};
 
 /// Replaces the active shield of the plan's name. The plan was made as if that shield did not

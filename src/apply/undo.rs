@@ -26,7 +26,7 @@ use super::undo_log::{FORGOTTEN, UndoLog, archive_or_remove, forget};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
-use cpushield_linux::store::StoreLock;
+use cpushield_linux::files::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId};
 use std::collections::BTreeSet;
 

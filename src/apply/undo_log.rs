@@ -4,7 +4,7 @@
 use super::document::UndoneShield;
 use super::journal::JOURNAL;
 use super::shield_note::ShieldNote;
-use cpushield_linux::store::Appender;
+use cpushield_linux::files::store::Appender;
 use cpushield_linux::{Error, Store};
 
 /// The journal while undo runs. Undo must also work on a machine with a full disk: a step that

@@ -6,8 +6,8 @@ use super::journal::JOURNAL;
 use super::load::{FoundJournal, load};
 use super::summary;
 use super::undo::undo_locked;
-use cpushield_linux::store::StoreLock;
-use cpushield_linux::{CpuSet, Host, Store, namespaces};
+use cpushield_linux::files::store::StoreLock;
+use cpushield_linux::{CpuSet, Host, Store, processes::namespaces};
 
 /// Removes the active shield of this name. Without a name, there must be only one.
 ///

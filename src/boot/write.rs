@@ -18,8 +18,8 @@ use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, trial_unit};
-use cpushield_linux::clock::epoch_seconds;
-use cpushield_linux::process::locale_variables;
+use cpushield_linux::processes::process::locale_variables;
+use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// Lets a kernel that panics in a trial reboot the machine after 30 seconds.

@@ -6,7 +6,7 @@ use super::culprit::{Culprit, SignalSender};
 use super::known::{self, KnownCulprit};
 use super::purpose::{self, FunctionGroup, InterruptPurpose};
 use super::topics::{self, Topic};
-use cpushield_linux::syscalls;
+use cpushield_linux::sys::syscalls;
 
 /// What explains a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

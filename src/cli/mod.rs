@@ -35,7 +35,7 @@ use crate::workflow::WorkContext;
 use crate::workflow::run_program::fail_before_start;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use cpushield_linux::{EventLog, UserFiles, process};
+use cpushield_linux::{EventLog, UserFiles, processes::process};
 use help::HelpTail;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use crate::workflow::verdict_check::{self, VerdictSubject};
 use crate::workflow::verify_shield::{SurveyWhen, VerifyResult, VerifySession, read_limits};
 use crate::workflow::watch_request::{WatchRequest, WatchedProgram};
 use cpushield_linux::CpuSet;
-use cpushield_linux::clock::nanos;
+use cpushield_linux::sys::clock::nanos;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::policy::{Siblings, Workload, parse_span, translate_toml_message};
 use crate::registry::nearest;
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
-use cpushield_linux::latency_stats::LIMITS;
+use cpushield_linux::shared_memory::latency_stats::LIMITS;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

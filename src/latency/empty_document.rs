@@ -7,7 +7,7 @@ use super::{
     TraceUse,
 };
 use crate::survey::Machine;
-use cpushield_linux::clock::{monotonic_ns, nanos};
+use cpushield_linux::sys::clock::{monotonic_ns, nanos};
 use cpushield_linux::{CpuSet, Host};
 
 /// Clock reads that are averaged to get the cost of one.

@@ -3,7 +3,7 @@
 
 use super::ShieldMonitor;
 use crate::survey::Machine;
-use cpushield_linux::placement_probe::probe_placement;
+use cpushield_linux::processes::placement_probe::probe_placement;
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,7 @@
 
 use super::measurement_process::ThreadPlacement;
 use super::order::LatencyError;
-use cpushield_linux::{Host, SchedPolicy, sched};
+use cpushield_linux::{Host, SchedPolicy, sys::sched};
 use std::time::{Duration, Instant};
 
 /// How long to wait for kernel threads that were started.

@@ -20,10 +20,10 @@ use crate::documents::evidence::CircumstanceChange;
 use crate::load::LoadGenerator;
 use crate::observe::environment::{self, EnvironmentSnapshot};
 use crate::survey::survey_with_shield;
-use cpushield_linux::clock::{epoch_seconds, monotonic_ns, nanos};
-use cpushield_linux::latency_stats::{
+use cpushield_linux::shared_memory::latency_stats::{
     LatencyFigures, LatencyStats, MOMENT_NS, ThreadStage, WorstMoment,
 };
+use cpushield_linux::sys::clock::{epoch_seconds, monotonic_ns, nanos};
 use cpushield_linux::{CpuSet, Host};
 use std::thread::Scope;
 use std::time::Duration;

@@ -7,10 +7,10 @@ use super::instruments::{self, ThreadTask};
 use super::order::{LatencyError, MeasureRequest};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
 use cpushield_linux::errno::EINVAL;
-use cpushield_linux::latency_stats::{
+use cpushield_linux::shared_memory::latency_stats::{
     LIMITS, LatencyBoard, LatencyStats, ThreadSettings, ThreadStage,
 };
-use cpushield_linux::{CpuSet, Host, SchedPolicy, memory, sched};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, sys::memory, sys::sched};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

@@ -30,7 +30,7 @@ pub struct MeasureRequest<'a> {
     /// How long the threads run before their events count: the first events find cold caches.
     pub warmup: Duration,
     /// Limits: latencies longer than each are counted; at most
-    /// [`LIMITS`](cpushield_linux::latency_stats::LIMITS).
+    /// [`LIMITS`](cpushield_linux::shared_memory::latency_stats::LIMITS).
     pub over_ns: Vec<u64>,
     /// The limits to check.
     pub limits: LatencyLimits,

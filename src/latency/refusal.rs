@@ -1,7 +1,7 @@
 //! Why an instrument cannot run on a machine, and why it cannot have the requested threads. Pure.
 
 use super::duration::exact_duration;
-use cpushield_linux::hpet::HpetTimer;
+use cpushield_linux::sys::hpet::HpetTimer;
 use cpushield_linux::{Error, RtHog};
 use std::fmt;
 

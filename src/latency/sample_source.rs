@@ -9,7 +9,7 @@ use super::order::{LatencyError, MeasureRequest};
 use super::sampled_series::{FinalFacts, SeriesLabel};
 use super::trace::LatencyTrace;
 use cpushield_linux::Host;
-use cpushield_linux::latency_stats::LatencyStats;
+use cpushield_linux::shared_memory::latency_stats::LatencyStats;
 use std::time::Duration;
 
 /// A source of samples.

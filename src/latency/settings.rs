@@ -1,7 +1,7 @@
 //! The settings of the kernel's tracers: files for the whole machine. The originals are on the disk
 //! before the first write, so that the next run restores them if this process is killed.
 
-use cpushield_linux::tracefs::{self, Tracefs};
+use cpushield_linux::trace::tracefs::{self, Tracefs};
 use cpushield_linux::{Error, Host, Store, StoreLock};
 use serde::{Deserialize, Serialize};
 

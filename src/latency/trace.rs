@@ -12,11 +12,11 @@ use super::tracer::{LatencyTracer, MeasuredThreads, RecordLayout, TracerJob, Tra
 use super::{LatencyDoubt, LatencyNote, ThreadDoubt};
 use crate::observe::firmware::{self, SmiCounter, SmiCounts};
 use cpushield_linux::errno::{EBUSY, EINVAL};
-use cpushield_linux::latency_stats::{
+use cpushield_linux::shared_memory::latency_stats::{
     DeferredRecorder, LIMITS, LatencyBoard, LatencyStats, ThreadSettings,
 };
-use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
-use cpushield_linux::{CpuSet, Error, Host, clock};
+use cpushield_linux::trace::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
+use cpushield_linux::{CpuSet, Error, Host, sys::clock};
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
 

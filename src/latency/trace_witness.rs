@@ -12,7 +12,7 @@ use crate::documents::evidence::{
 };
 use crate::observe::counters::{self, CounterSnapshot};
 use crate::trace::{self, TraceRecorder};
-use cpushield_linux::latency_stats::WorstMoment;
+use cpushield_linux::shared_memory::latency_stats::WorstMoment;
 use cpushield_linux::{CpuSet, Host};
 
 /// How much of the trace is kept: a latency of this length cannot be explained.

@@ -5,9 +5,9 @@ use super::refusal::TracerRefusal;
 use super::settings::{SettingTime, TemporarySetting};
 use super::{LatencyNote, WakeupStage};
 use cpushield_linux::errno::{EACCES, ENODEV, ENOSYS, EPERM};
-use cpushield_linux::latency_stats::WakeEvent;
+use cpushield_linux::shared_memory::latency_stats::WakeEvent;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
-use cpushield_linux::tracefs::Tracefs;
+use cpushield_linux::trace::tracefs::Tracefs;
 use cpushield_linux::{CpuSet, Error, Host};
 use std::fmt;
 

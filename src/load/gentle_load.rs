@@ -8,7 +8,7 @@
 
 use super::{LoadRefusal, work};
 use crate::worker::{self, WorkerClient, WorkerProtocol};
-use cpushield_linux::{CpuSet, sched};
+use cpushield_linux::{CpuSet, sys::sched};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;

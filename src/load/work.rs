@@ -1,7 +1,7 @@
 //! The threads of the gentle load. Each loop is short and mostly sleeps. The load is noticeable,
 //! but it does not overload a machine whose housekeeping CPUs then carry all of it.
 
-use cpushield_linux::{CpuSet, sched};
+use cpushield_linux::{CpuSet, sys::sched};
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::net::UdpSocket;

@@ -4,7 +4,7 @@
 //! [`read`] reads a snapshot; [`changed`] compares two snapshots and is pure.
 
 use crate::documents::evidence::{CircumstanceChange, CpuDoubt};
-use cpushield_linux::clock::{ClockReading, TickScale, realtime_offset_ns};
+use cpushield_linux::sys::clock::{ClockReading, TickScale, realtime_offset_ns};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
 
@@ -140,7 +140,7 @@ pub fn strayed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::clock::ClockTicks;
+    use cpushield_linux::sys::clock::ClockTicks;
 
     fn at(seconds: u64, rate: u64) -> EnvironmentSnapshot {
         let raw_ns = seconds * 1_000_000_000;

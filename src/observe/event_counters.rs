@@ -6,8 +6,8 @@ use crate::documents::evidence::{AbsenceReason, EntryClass};
 use crate::documents::evidence::{CountedTime, EventEvidence, WitnessDoubt, check_coverage};
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use cpushield_linux::CpuSet;
-use cpushield_linux::clock::{ClockTicks, TickScale};
-use cpushield_linux::perf::{EventGroup, GroupReading, PerfEvent};
+use cpushield_linux::sys::clock::{ClockTicks, TickScale};
+use cpushield_linux::sys::perf::{EventGroup, GroupReading, PerfEvent};
 
 /// The groups of all watched CPUs.
 #[derive(Debug)]

@@ -5,7 +5,7 @@
 
 use crate::documents::evidence::{AbsenceReason, WitnessKind, WitnessReport};
 use cpushield_linux::errno::{EIO, ENOENT, ENXIO};
-use cpushield_linux::perf::{CpuEvent, PerfEvent};
+use cpushield_linux::sys::perf::{CpuEvent, PerfEvent};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 use std::io;

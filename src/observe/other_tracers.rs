@@ -2,7 +2,7 @@
 //! and enabling events interrupts every CPU. A watch warns about them before it begins.
 
 use cpushield_linux::Host;
-use cpushield_linux::tracefs::instance_owners;
+use cpushield_linux::trace::tracefs::instance_owners;
 use std::fmt;
 
 /// Programs that use the kernel's tracers, by command name.

@@ -1,9 +1,9 @@
 //! Provokes interruptions, for the positive control.
 
 use crate::documents::evidence::{ProvokeFailure, ProvokeMethod};
-use cpushield_linux::perf::{CpuEvent, PerfEvent};
-use cpushield_linux::tracefs::Tracefs;
-use cpushield_linux::{CpuSet, Host, sched};
+use cpushield_linux::sys::perf::{CpuEvent, PerfEvent};
+use cpushield_linux::trace::tracefs::Tracefs;
+use cpushield_linux::{CpuSet, Host, sys::sched};
 use std::time::{Duration, Instant};
 
 /// The number of interruptions provoked on each CPU.

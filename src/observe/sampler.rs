@@ -5,10 +5,12 @@
 use crate::documents::evidence::{AbsenceReason, BlindSpot, GapStatistics, ProvokeMethod};
 use crate::observe::provoke::{ProvokedInterrupt, TIMES};
 use crate::worker::{self, WorkerClient, WorkerFailure, WorkerProtocol};
-use cpushield_linux::clock::{ClockReading, ClockTicks, TickScale, nanos};
 use cpushield_linux::errno::EINVAL;
-use cpushield_linux::sampler::{self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner};
-use cpushield_linux::{CpuSet, Host, SchedPolicy, membarrier, sched};
+use cpushield_linux::shared_memory::sampler::{
+    self, Gap, GapRingReader, LoopPhase, LoopSample, Spinner,
+};
+use cpushield_linux::sys::clock::{ClockReading, ClockTicks, TickScale, nanos};
+use cpushield_linux::{CpuSet, Host, SchedPolicy, sys::membarrier, sys::sched};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

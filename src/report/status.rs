@@ -5,7 +5,7 @@ use super::blocks::{TextLine, TextPart, TextTone};
 use super::every_boot::at_every_boot_line;
 use crate::boot::AtEveryBoot;
 use crate::run::{OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole};
-use cpushield_linux::{CpuSet, task};
+use cpushield_linux::{CpuSet, processes::task};
 
 /// The blocks of `cpushield status`. `is_root`: root asks.
 #[must_use]

@@ -6,7 +6,9 @@
 //! or `undo` restores everything that a killed `run` changed.
 
 use super::{RunError, ShieldPlacement};
-use cpushield_linux::{CpuSet, Host, RaisedLockLimit, SchedPolicy, Store, TaskId, namespaces};
+use cpushield_linux::{
+    CpuSet, Host, RaisedLockLimit, SchedPolicy, Store, TaskId, processes::namespaces,
+};
 use serde::{Deserialize, Serialize};
 
 /// The file in the state directory.

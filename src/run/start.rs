@@ -6,9 +6,9 @@ use super::spread::ThreadSpread;
 use super::user::RunUser;
 use super::{RunError, raise, record};
 use cpushield_linux::errno::{EBUSY, EPERM};
-use cpushield_linux::process::{self, ProcessEnd, SignalForwarder};
+use cpushield_linux::processes::process::{self, ProcessEnd, SignalForwarder};
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
-use cpushield_linux::{AffinityGuard, CpuSet, Host, SchedPolicy, Store, TaskId, memory};
+use cpushield_linux::{AffinityGuard, CpuSet, Host, SchedPolicy, Store, TaskId, sys::memory};
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 

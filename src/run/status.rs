@@ -16,7 +16,7 @@ use crate::apply::{
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Shield;
 use cpushield_linux::text::partition::PartitionState;
-use cpushield_linux::tracefs;
+use cpushield_linux::trace::tracefs;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 
 /// Reads the status of all shields, or of the named one.

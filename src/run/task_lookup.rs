@@ -3,7 +3,7 @@
 use super::RunError;
 use super::record::AddedThread;
 use cpushield_linux::error::NamespaceKind;
-use cpushield_linux::{Host, Task, namespaces};
+use cpushield_linux::{Host, Task, processes::namespaces};
 
 /// Finds a task by its number, with its process.
 pub(super) fn find_task(host: &Host, tid: i32) -> Result<Task, cpushield_linux::Error> {

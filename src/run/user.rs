@@ -4,7 +4,7 @@
 
 use super::RunError;
 use cpushield_linux::Host;
-use cpushield_linux::process::Credentials;
+use cpushield_linux::processes::process::Credentials;
 
 /// The user that a program runs as.
 #[derive(Debug, Clone, PartialEq, Eq)]

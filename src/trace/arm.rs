@@ -7,8 +7,8 @@ use super::{RecordRequest, clock_name};
 use crate::documents::evidence::{AbsenceReason, BlindSpot};
 use cpushield_linux::errno::{EACCES, ENODEV, ENOSYS, EPERM};
 use cpushield_linux::text::trace_format::EventFormat;
-use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, Tracefs, needs_debugfs};
-use cpushield_linux::{Error, Host, RtHog, namespaces};
+use cpushield_linux::trace::tracefs::{InstanceSettings, TraceInstance, Tracefs, needs_debugfs};
+use cpushield_linux::{Error, Host, RtHog, processes::namespaces};
 
 /// Buffer of a watched CPU in KiB: enough for seconds of nothing but task switches, so that a late
 /// reader loses nothing.

@@ -8,7 +8,7 @@ use super::recording::TraceRecording;
 use super::timeline::{TimelineEntry, TimelineKind, story};
 use crate::documents::evidence::{Breach, BreachNode, KernelWork, LimitBreach, MissingTree};
 use crate::policy::VerifyLimits;
-use cpushield_linux::clock::ClockTicks;
+use cpushield_linux::sys::clock::ClockTicks;
 
 /// What broke a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

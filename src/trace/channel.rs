@@ -7,10 +7,10 @@ use super::gap_correlation::GapCorrelator;
 use super::interruptions::{InterruptionTracker, PhaseStats, TraceContext};
 use super::record_window::RecordWindow;
 use super::trace_events::{self, EventSpec};
-use cpushield_linux::clock::ClockTicks;
-use cpushield_linux::page_buffer::PageBuffer;
-use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
-use cpushield_linux::tracefs::{BufferStats, TracePipe};
+use cpushield_linux::sys::clock::ClockTicks;
+use cpushield_linux::trace::page_buffer::PageBuffer;
+use cpushield_linux::trace::ring_buffer::{self, LostRecords, PageLayout};
+use cpushield_linux::trace::tracefs::{BufferStats, TracePipe};
 
 /// The most pages read at once, so that a fast writer cannot keep this reader busy forever.
 const PAGES_MAX: usize = 16 << 10;

@@ -4,7 +4,7 @@
 use super::channel::TracePhase;
 use super::culprit_stats::CulpritNames;
 use crate::documents::evidence::{CpuDoubt, GapAttribution, InterruptSender, InterruptionCount};
-use cpushield_linux::clock::TickScale;
+use cpushield_linux::sys::clock::TickScale;
 use serde::{Deserialize, Serialize};
 
 /// What the trace saw on one CPU in one phase.

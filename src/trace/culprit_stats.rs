@@ -7,8 +7,8 @@ use crate::causes::culprit::{
     self, Culprit, KernelEvent, PageAccess, RaisedBy, SignalSender, TickDependency,
 };
 use crate::documents::evidence::{InterruptionCount, WitnessKind};
-use cpushield_linux::clock::TickScale;
-use cpushield_linux::syscalls;
+use cpushield_linux::sys::clock::TickScale;
+use cpushield_linux::sys::syscalls;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};

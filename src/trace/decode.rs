@@ -2,8 +2,8 @@
 
 use super::stacks::StackForm;
 use super::trace_events::{self, EventFields, EventKind, EventSpec};
-use cpushield_linux::ring_buffer::RawRecord;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
+use cpushield_linux::trace::ring_buffer::RawRecord;
 
 /// Flags of `common_flags` that request a reschedule on the way back to user mode
 /// (`TRACE_FLAG_NEED_RESCHED` and `_LAZY`, include/linux/trace_events.h; the lazy one is 0x02

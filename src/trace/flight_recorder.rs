@@ -6,8 +6,8 @@ use super::interruptions::{LogEntry, LogEntryKind, ns_to_ticks};
 use super::{TraceRecorder, look_up_task};
 use crate::causes::Cause;
 use crate::documents::evidence::{TimeBreakdown, TimeShare, UnknownBreakdown};
-use cpushield_linux::clock::ClockTicks;
-use cpushield_linux::clock_sync::{ClockSample, ClockSync};
+use cpushield_linux::sys::clock::ClockTicks;
+use cpushield_linux::sys::clock_sync::{ClockSample, ClockSync};
 use std::collections::{HashMap, VecDeque};
 
 /// Pieces kept of all CPUs: some tens of MiB.

@@ -10,8 +10,8 @@
 use super::culprit_stats::{CpuCulprits, CulpritKey, CulpritNames};
 use super::interruptions::{FinishedInterruption, ns_to_ticks};
 use crate::documents::evidence::{GapAttribution, GapPart, LONG_NS, MadeGap, UnexplainedGap};
-use cpushield_linux::clock::TickScale;
-use cpushield_linux::sampler::Gap;
+use cpushield_linux::shared_memory::sampler::Gap;
+use cpushield_linux::sys::clock::TickScale;
 use std::collections::VecDeque;
 
 /// Kernel entry and exit with cold caches: the time of an interruption outside its first and last

@@ -2,7 +2,7 @@
 //! An instrument that was interfered with proves nothing.
 
 use crate::documents::evidence::TraceInterference;
-use cpushield_linux::tracefs::{
+use cpushield_linux::trace::tracefs::{
     ControlSetting, InstanceAccess, InstanceWatch, TouchedFile, TraceInstance, changed_settings,
     unexpected_settings,
 };

@@ -17,10 +17,10 @@ use crate::documents::evidence::{
     BlindReason, DeferredBy, DeferredFunction, GapAttribution, InterruptSender, InterruptionCount,
     IpiOrigin, SentIpi,
 };
-use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
-use cpushield_linux::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
+use cpushield_linux::trace::ring_buffer::{self, LostRecords, PageLayout};
+use cpushield_linux::trace::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::HashMap;
 

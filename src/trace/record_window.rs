@@ -1,7 +1,7 @@
 //! Counts the records of each event between two reads of the counters that the trace is compared
 //! with. The moment of a read is known only as a span. Pure.
 
-use cpushield_linux::clock::ClockTicks;
+use cpushield_linux::sys::clock::ClockTicks;
 
 /// The span of one read of the counters, on the clock of the trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use super::interruptions::ns_to_ticks;
 use super::{TraceRecorder, clock_name};
 use crate::documents::evidence::TracedSpan;
 use cpushield_linux::Host;
-use cpushield_linux::clock::{ClockTicks, TickScale};
-use cpushield_linux::page_buffer::PageBuffer;
-use cpushield_linux::ring_buffer::PageLayout;
-use cpushield_linux::sampler::Gap;
-use cpushield_linux::tracefs::TraceTexts;
+use cpushield_linux::shared_memory::sampler::Gap;
+use cpushield_linux::sys::clock::{ClockTicks, TickScale};
+use cpushield_linux::trace::page_buffer::PageBuffer;
+use cpushield_linux::trace::ring_buffer::PageLayout;
+use cpushield_linux::trace::tracefs::TraceTexts;
 use std::collections::HashMap;
 
 /// A complete recording.

@@ -10,10 +10,10 @@ use super::decode::EventDecoder;
 use super::interruptions::{EntryText, InterruptionTracker, LogEntry, TraceContext};
 use super::stacks::{StackForm, StackTable};
 use super::trace_events;
-use cpushield_linux::clock::{ClockTicks, TickScale};
-use cpushield_linux::ring_buffer::PageLayout;
+use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
+use cpushield_linux::trace::ring_buffer::PageLayout;
 use std::collections::HashMap;
 
 /// Replays the pages of one CPU.

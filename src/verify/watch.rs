@@ -9,7 +9,7 @@ use crate::observe::{counters, environment, firmware, read_machine};
 use crate::verify::instruments::{ActiveInstruments, WaitEnd};
 use crate::verify::observations::CombinedObservations;
 use crate::verify::order::{WatchError, WatchOrder, WatchProgress};
-use cpushield_linux::clock::{TickScale, epoch_seconds, monotonic_ns, nanos};
+use cpushield_linux::sys::clock::{TickScale, epoch_seconds, monotonic_ns, nanos};
 use cpushield_linux::{CpuSet, Host};
 use std::time::Instant;
 

@@ -16,7 +16,7 @@ use crate::apply::{AppliedPolicy, AppliedShield, ShieldEffect};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{ActiveShields, Plan, PlannedShield, plan_choice};
 use crate::run;
-use cpushield_linux::sched;
+use cpushield_linux::sys::sched;
 
 /// Applies all shields of a policy file, or of the default one.
 ///

@@ -21,7 +21,7 @@ use crate::plan::{
 };
 use crate::policy::ShieldRequest;
 use crate::survey::{Machine, survey_cpusets};
-use cpushield_linux::{CpuSet, sched};
+use cpushield_linux::{CpuSet, sys::sched};
 use std::path::{Path, PathBuf};
 
 /// What a plan was made from.

@@ -15,8 +15,8 @@ use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;
 use crate::survey::survey;
 use crate::tunables;
-use cpushield_linux::signal::StopSignal;
-use cpushield_linux::{CpuSet, Host, process, signal};
+use cpushield_linux::sys::signal::StopSignal;
+use cpushield_linux::{CpuSet, Host, processes::process, sys::signal};
 use std::path::Path;
 use std::time::Duration;
 

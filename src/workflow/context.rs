@@ -4,7 +4,9 @@ use crate::documents::plan::Plan;
 use crate::failure::Failure;
 use crate::run::{self, RunError};
 use crate::ui::Ui;
-use cpushield_linux::{AffinityGuard, CpuSet, EventLog, Host, PublicDir, Store, process, signal};
+use cpushield_linux::{
+    AffinityGuard, CpuSet, EventLog, Host, PublicDir, Store, processes::process, sys::signal,
+};
 use std::path::{Path, PathBuf};
 
 /// The default state directory, relative to the machine's root.

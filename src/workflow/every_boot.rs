@@ -16,7 +16,7 @@ use crate::boot::early::{self, RunningUnit, StartCommand, StartTarget};
 use crate::failure::Failure;
 use crate::plan::{Plan, Shield};
 use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
-use cpushield_linux::sched;
+use cpushield_linux::sys::sched;
 use serde::Serialize;
 use std::path::{Path, absolute};
 

@@ -26,7 +26,7 @@ use crate::report::table;
 use crate::run::{ShieldPlacement, check_move};
 use crate::survey::survey;
 use crate::tunables;
-use cpushield_linux::{CpuSet, signal};
+use cpushield_linux::{CpuSet, sys::signal};
 use std::cell::Cell;
 use std::path::absolute;
 use std::time::Duration;

@@ -27,7 +27,7 @@ use crate::plan::{Step, missing};
 use crate::run;
 use crate::survey::Machine;
 use crate::trace::recording::TraceRecording;
-use cpushield_linux::signal;
+use cpushield_linux::sys::signal;
 use std::collections::BTreeSet;
 
 /// Rounds at most. If more are needed, something keeps reverting the changes.

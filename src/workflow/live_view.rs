@@ -13,7 +13,7 @@ use crate::screen::{Screen, UserAction};
 use crate::survey;
 use crate::trace::{RecordRequest, TraceRecorder};
 use crate::ui::{OutputFormat, Ui};
-use cpushield_linux::{AffinityGuard, CpuSet, FileStamp, Host, signal};
+use cpushield_linux::{AffinityGuard, CpuSet, FileStamp, Host, sys::signal};
 use std::time::{Duration, Instant};
 
 /// The first interval is short, so that the view appears soon.

@@ -5,7 +5,7 @@ use super::active_shields::{cpus_of, known_shields};
 use crate::cpu_selection::mask_hint;
 use crate::failure::Failure;
 use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
-use cpushield_linux::{CpuSet, scratch_file};
+use cpushield_linux::{CpuSet, files::scratch_file};
 use std::str::FromStr;
 
 /// The form of a list of CPUs, as a hint.

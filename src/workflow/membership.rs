@@ -5,7 +5,7 @@ use super::{WorkContext, catch_stops};
 use crate::apply::JournalLoadError;
 use crate::failure::Failure;
 use crate::run::{self, CpuAssignment, MovedProcess, MovedProcesses, RunError, ShieldPlacement};
-use cpushield_linux::{Error, process};
+use cpushield_linux::{Error, processes::process};
 
 /// Moves processes, or threads, into the shield.
 ///

@@ -11,8 +11,8 @@ use crate::run::{
     OperatorRefusal, OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket,
     sudoers_line,
 };
-use cpushield_linux::operator_socket::OperatorConnection;
-use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, inherited, process};
+use cpushield_linux::processes::operator_socket::OperatorConnection;
+use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, processes::inherited, processes::process};
 use std::thread;
 use std::time::Duration;
 

@@ -5,8 +5,8 @@ use super::load_options::{LoadCpus, LoadOptions};
 use crate::documents::load_price::PriceWindow;
 use crate::failure::Failure;
 use crate::load::{LoadGenerator, LoadRequest};
-use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::{CpuSet, signal};
+use cpushield_linux::sys::clock::monotonic_ns;
+use cpushield_linux::{CpuSet, sys::signal};
 use std::time::{Duration, Instant};
 
 /// Warm-up: how long the load runs before it is counted.

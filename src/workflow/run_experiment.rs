@@ -21,8 +21,10 @@ use crate::json::to_json;
 use crate::latency::{self, MeasuredPower, instruments};
 use crate::survey::{Machine, survey};
 use crate::tunables;
-use cpushield_linux::clock::epoch_seconds;
-use cpushield_linux::{CpuSet, Host, Store, StoreLock, UserFiles, process, signal, tracefs};
+use cpushield_linux::sys::clock::epoch_seconds;
+use cpushield_linux::{
+    CpuSet, Host, Store, StoreLock, UserFiles, processes::process, sys::signal, trace::tracefs,
+};
 use serde::Serialize;
 use std::path::{Path, absolute};
 use std::time::Duration;

@@ -20,7 +20,7 @@ use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::{ShieldPlacement, check_move};
 use crate::tunables::RemedyAnswer;
 use crate::verify::{WatchOrder, WatchProgress, judge, watch};
-use cpushield_linux::{CpuSet, signal};
+use cpushield_linux::{CpuSet, sys::signal};
 use std::fmt::Display;
 use std::time::Duration;
 

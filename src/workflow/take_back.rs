@@ -11,7 +11,7 @@ use crate::apply::{self, AppliedShield, ShieldEffect};
 use crate::documents::plan::{NamedShield, list_shields};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{ActiveShields, Plan, plan_version};
-use cpushield_linux::signal;
+use cpushield_linux::sys::signal;
 
 /// Undoes the shields that were made, and puts back those that were changed, the last one first.
 /// Returns the failure of the shield of this name, with what became of the others.

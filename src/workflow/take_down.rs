@@ -9,7 +9,7 @@ use crate::plan::{Disturbance, Shield};
 use crate::report::table::many;
 use crate::run::ReleasedPrograms;
 use crate::{latency, run, tunables};
-use cpushield_linux::{sched, tracefs};
+use cpushield_linux::{sys::sched, trace::tracefs};
 use std::collections::BTreeSet;
 
 /// Takes all shields down, the last one first. Stops at one that cannot be restored completely,

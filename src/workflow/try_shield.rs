@@ -19,7 +19,7 @@ use crate::run::{ShieldPlacement, check_move};
 use crate::survey::{Machine, differences, survey, survey_with_shield};
 use crate::tunables;
 use crate::verify::{WatchOrder, WatchProgress, judge, watch};
-use cpushield_linux::{CpuSet, Host, signal};
+use cpushield_linux::{CpuSet, Host, sys::signal};
 use std::time::Duration;
 
 /// Seconds that the load may run beyond both spans, for arming, warm-up, apply and undo on a slow

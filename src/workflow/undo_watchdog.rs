@@ -3,7 +3,7 @@
 
 use super::{WorkContext, active_shields};
 use crate::failure::Failure;
-use cpushield_linux::{Error, Operation, process, tracefs};
+use cpushield_linux::{Error, Operation, processes::process, trace::tracefs};
 use std::process::Child;
 use std::time::Duration;
 

@@ -24,10 +24,10 @@ use crate::verify::{
     self, COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress,
     WorstSoFar,
 };
-use cpushield_linux::clock::nanos;
-use cpushield_linux::orphans::LeftBehind;
-use cpushield_linux::worker_process::ChildCommand;
-use cpushield_linux::{CpuSet, Host, Store, Task, process, signal};
+use cpushield_linux::processes::orphans::LeftBehind;
+use cpushield_linux::processes::worker_process::ChildCommand;
+use cpushield_linux::sys::clock::nanos;
+use cpushield_linux::{CpuSet, Host, Store, Task, processes::process, sys::signal};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::json::to_json;
 use crate::ui::Ui;
 use crate::verify::WorstSoFar;
-use cpushield_linux::clock::nanos;
+use cpushield_linux::sys::clock::nanos;
 use cpushield_linux::{CpuSet, UserFiles};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};

@@ -3,7 +3,7 @@
 use crate::documents::evidence::WatchOptions;
 use crate::policy::{DisturbanceConsent, VerifyLimits};
 use cpushield_linux::CpuSet;
-use cpushield_linux::clock::nanos;
+use cpushield_linux::sys::clock::nanos;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

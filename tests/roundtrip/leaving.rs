@@ -10,7 +10,7 @@ use cpushield::run::{
     self, CpuAssignment, HelperCaller, OperatorAnswer, OperatorRefusal, OperatorRequest,
     ShieldPlacement,
 };
-use cpushield_linux::operator_socket::OperatorConnection;
+use cpushield_linux::processes::operator_socket::OperatorConnection;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;

@@ -13,7 +13,7 @@ use cpushield::run::{
 };
 use cpushield::survey::survey;
 use cpushield::tunables;
-use cpushield_linux::operator_socket::OperatorConnection;
+use cpushield_linux::processes::operator_socket::OperatorConnection;
 use cpushield_linux::{Host, InjectedFault, PublicDir, SchedPolicy, Store};
 use std::fs;
 use std::io::Write;

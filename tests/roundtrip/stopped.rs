@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, same};
 use super::planned;
-use cpushield_linux::process;
+use cpushield_linux::processes::process;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ use cpushield::experiment::search::{
     SearchRequest, TrialPlan, collect_search, list_only,
 };
 use cpushield::experiment::{ExperimentSetup, Matrix, RowCpus, Schedule};
-use cpushield_linux::{CpuSet, sched};
+use cpushield_linux::{CpuSet, sys::sched};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! The error type of the kernel boundary: what was tried, on which file, with which value, and why
 //! it failed.
 
-use crate::regular::{FileKind, OpenError};
+use crate::files::regular::{FileKind, OpenError};
 use std::fmt;
 use std::io::{self, ErrorKind};
 

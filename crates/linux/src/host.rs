@@ -11,9 +11,9 @@ pub use writer::FileWriter;
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result, errno_name};
-use crate::event_log::EventLog;
+use crate::files::event_log::EventLog;
 use crate::files::fast_read::{is_whole_at_first_read, open};
-use crate::record::{MachineRecorder, PresentKind};
+use crate::recording::record::{MachineRecorder, PresentKind};
 use crate::recording::root_dir::{
     self, ERRORS_FILE, Listed, RecordedOutcome, RootDir, parse_errors,
 };

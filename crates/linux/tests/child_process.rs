@@ -3,7 +3,7 @@
 //! test.
 
 use cpushield_linux::Host;
-use cpushield_linux::worker_process::ChildCommand;
+use cpushield_linux::processes::worker_process::ChildCommand;
 use std::ffi::OsString;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -36,5 +36,5 @@ fn a_process_that_a_program_left_behind_is_ended_and_named() {
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{pid} is still there");
     }
     // No other process is ended.
-    assert_eq!(command.end(), cpushield_linux::orphans::LeftBehind::default());
+    assert_eq!(command.end(), cpushield_linux::processes::orphans::LeftBehind::default());
 }

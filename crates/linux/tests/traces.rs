@@ -1,7 +1,7 @@
 //! External traces: the decoded raw pages must match the output of `trace-cmd report`.
 
-use cpushield_linux::ring_buffer::{self, LostRecords};
 use cpushield_linux::text::kallsyms::KernelSymbols;
+use cpushield_linux::trace::ring_buffer::{self, LostRecords};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 use trace_dat::TraceDat;

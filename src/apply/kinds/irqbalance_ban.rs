@@ -16,7 +16,7 @@ use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome};
-use cpushield_linux::irqbalance::IrqbalanceProcess;
+use cpushield_linux::processes::irqbalance::IrqbalanceProcess;
 use cpushield_linux::{CpuSet, Error, Host, Result};
 
 /// CPUs that irqbalance must not use.

@@ -3,9 +3,9 @@
 use super::wakeup::{WakeupSleeper, wake_periodically};
 use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::sleep_until;
-use cpushield_linux::events::EventFile;
-use cpushield_linux::latency_stats::{LatencyStats, measure};
+use cpushield_linux::shared_memory::latency_stats::{LatencyStats, measure};
+use cpushield_linux::sys::clock::sleep_until;
+use cpushield_linux::sys::events::EventFile;
 use std::time::Duration;
 
 /// How often to check whether the thread has opened its file.

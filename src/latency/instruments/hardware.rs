@@ -8,8 +8,8 @@ use crate::latency::tracer::{
 };
 use crate::latency::{LatencyNote, TracerRefusal};
 use cpushield_linux::Host;
-use cpushield_linux::latency_stats::{LatencyStats, WakeEvent};
-use cpushield_linux::tracefs::Tracefs;
+use cpushield_linux::shared_memory::latency_stats::{LatencyStats, WakeEvent};
+use cpushield_linux::trace::tracefs::Tracefs;
 
 /// How long interrupts are off in each window, in microseconds.
 const WIDTH_US: u64 = 10_000;

@@ -2,10 +2,12 @@
 
 use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
 use crate::latency::{HpetRefusal, LatencyNote};
-use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::errno::{EACCES, EBUSY, EIO, ENOENT, ENOSYS};
-use cpushield_linux::hpet::{HpetPage, HpetRepetition, HpetTicks, HpetTimer};
-use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::shared_memory::latency_stats::{
+    EventSource, LatencyStats, WakeEvent, measure,
+};
+use cpushield_linux::sys::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::sys::hpet::{HpetPage, HpetRepetition, HpetTicks, HpetTimer};
 use cpushield_linux::text::interrupts;
 use cpushield_linux::{CpuSet, Host};
 use std::io;

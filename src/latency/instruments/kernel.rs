@@ -6,10 +6,12 @@ use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
 };
 use crate::latency::{LatencyNote, TracerRefusal, WakeupStage};
-use cpushield_linux::clock::sleep_until;
-use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
-use cpushield_linux::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
-use cpushield_linux::{Host, clock};
+use cpushield_linux::shared_memory::latency_stats::{
+    EventSource, LatencyStats, WakeEvent, measure,
+};
+use cpushield_linux::sys::clock::sleep_until;
+use cpushield_linux::trace::tracefs::{TimerlatFile, Tracefs, list_for_tracer};
+use cpushield_linux::{Host, sys::clock};
 use std::io;
 
 /// The range of `osnoise/timerlat_period_us` (`timerlat_min_period` and `_max_period`).

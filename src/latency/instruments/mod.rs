@@ -15,7 +15,7 @@ use super::LatencyNote;
 use super::refusal::{InstrumentRefusal, ThreadRefusal};
 use super::tracer::LatencyTracer;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
-use cpushield_linux::latency_stats::{LatencyStats, ThreadSettings};
+use cpushield_linux::shared_memory::latency_stats::{LatencyStats, ThreadSettings};
 use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 

@@ -2,10 +2,12 @@
 
 use super::{Instrument, InstrumentRefusal, ThreadRefusal, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::{monotonic_ns, sleep_until};
 use cpushield_linux::errno::{EBUSY, ENOENT};
-use cpushield_linux::events::{RtcDevice, RtcTicks};
-use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::shared_memory::latency_stats::{
+    EventSource, LatencyStats, WakeEvent, measure,
+};
+use cpushield_linux::sys::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::sys::events::{RtcDevice, RtcTicks};
 use std::io;
 
 const SECOND_NS: u64 = 1_000_000_000;

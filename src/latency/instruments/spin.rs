@@ -3,8 +3,10 @@
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::{ClockReading, ClockTicks, TickScale, monotonic_ns, ticks};
-use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::shared_memory::latency_stats::{
+    EventSource, LatencyStats, WakeEvent, measure,
+};
+use cpushield_linux::sys::clock::{ClockReading, ClockTicks, TickScale, monotonic_ns, ticks};
 use std::io;
 use std::time::Duration;
 
@@ -134,7 +136,9 @@ impl EventSource for SpinLoop<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::latency_stats::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
+    use cpushield_linux::shared_memory::latency_stats::{
+        LIMITS, LatencyBoard, ThreadSettings, ThreadStage,
+    };
 
     #[test]
     fn samples_are_gaps_of_a_microsecond_or_new_records() {

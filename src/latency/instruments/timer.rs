@@ -3,8 +3,10 @@
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::shared_memory::latency_stats::{
+    EventSource, LatencyStats, WakeEvent, measure,
+};
+use cpushield_linux::sys::clock::{monotonic_ns, sleep_until};
 use std::io;
 
 /// The instrument `timer`.

@@ -2,9 +2,11 @@
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::Host;
-use cpushield_linux::clock::monotonic_ns;
-use cpushield_linux::events::TimerFile;
-use cpushield_linux::latency_stats::{EventSource, LatencyStats, WakeEvent, measure};
+use cpushield_linux::shared_memory::latency_stats::{
+    EventSource, LatencyStats, WakeEvent, measure,
+};
+use cpushield_linux::sys::clock::monotonic_ns;
+use cpushield_linux::sys::events::TimerFile;
 use std::io;
 
 /// The instrument `timerfd`.

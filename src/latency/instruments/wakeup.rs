@@ -1,11 +1,11 @@
 //! `wakeup`: a thread that another CPU wakes by a futex in shared memory.
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
-use cpushield_linux::clock::{monotonic_ns, sleep_until};
-use cpushield_linux::latency_stats::{
+use cpushield_linux::shared_memory::latency_stats::{
     EventSource, FutexWait, LatencyStats, TriggerListener, WakeEvent, WakeMethod, measure,
 };
-use cpushield_linux::{Host, sched};
+use cpushield_linux::sys::clock::{monotonic_ns, sleep_until};
+use cpushield_linux::{Host, sys::sched};
 use std::io;
 
 /// How often the waker checks whether to end.
@@ -111,7 +111,9 @@ impl<C: WakeMethod> EventSource for WakeupSleeper<'_, C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::latency_stats::{LIMITS, LatencyBoard, ThreadSettings, ThreadStage};
+    use cpushield_linux::shared_memory::latency_stats::{
+        LIMITS, LatencyBoard, ThreadSettings, ThreadStage,
+    };
 
     #[test]
     fn periods_that_the_waker_skipped_are_counted() {

@@ -1,8 +1,8 @@
 //! Adds the pages of a tracer's buffer to the latency figures of each stage.
 
 use crate::latency::tracer::{LatencyTracer, RecordLayout, TracerJob, TracerRecord, TracerSample};
-use cpushield_linux::latency_stats::{DeferredRecorder, LatencyStats};
-use cpushield_linux::ring_buffer::{self, LostRecords, PageLayout};
+use cpushield_linux::shared_memory::latency_stats::{DeferredRecorder, LatencyStats};
+use cpushield_linux::trace::ring_buffer::{self, LostRecords, PageLayout};
 
 /// The events of one stage on one CPU.
 #[derive(Debug, Clone, Copy, Default)]

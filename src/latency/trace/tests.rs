@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::latency::instruments::named;
-use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
+use cpushield_linux::trace::ring_buffer::PageLayout;
 
 /// The records of 6.12-rt, and those of 6.1-rt, which has one more common field.
 const FORMAT_6_12: &str = "name: timerlat

@@ -3,8 +3,8 @@
 use super::hackbench::check_installed;
 use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
-use cpushield_linux::external_program::ExternalProgram;
-use cpushield_linux::orphans::OrphanTracker;
+use cpushield_linux::processes::external_program::ExternalProgram;
+use cpushield_linux::processes::orphans::OrphanTracker;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,7 +5,7 @@ use super::{
     LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, pluralize,
     prepare_own,
 };
-use cpushield_linux::scratch_file::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
+use cpushield_linux::files::scratch_file::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::{
     LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, prepare_own,
 };
-use cpushield_linux::load_syscalls;
+use cpushield_linux::sys::load_syscalls;
 
 /// The memory of a process. Every fork copies its page tables.
 const MEMORY_BYTES: usize = 4 << 20;

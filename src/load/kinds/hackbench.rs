@@ -1,7 +1,7 @@
 //! `hackbench`: runs this program of rt-tests repeatedly.
 
 use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, pluralize};
-use cpushield_linux::external_program::ExternalProgram;
+use cpushield_linux::processes::external_program::ExternalProgram;
 use std::ffi::OsString;
 use std::io;
 

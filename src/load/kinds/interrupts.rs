@@ -4,7 +4,7 @@ use super::{
     CountSource, LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own,
 };
 use cpushield_linux::text::interrupts::{self, InterruptTable};
-use cpushield_linux::{CpuSet, Host, membarrier};
+use cpushield_linux::{CpuSet, Host, sys::membarrier};
 use std::time::{Duration, Instant};
 
 /// How long a thread computes between two calls, multiplied by the number of CPUs.

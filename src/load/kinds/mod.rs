@@ -15,7 +15,7 @@ mod timers;
 use super::{LoadDoubt, LoadRefusal};
 use crate::documents::load_refusal::format_bytes;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
-use cpushield_linux::progress_counter::ProgressCounter;
+use cpushield_linux::shared_memory::progress_counter::ProgressCounter;
 use cpushield_linux::{CpuSet, Host};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,9 +3,9 @@
 use super::hackbench::check_installed;
 use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, ProgramReport};
 use crate::load::LoadDoubt;
-use cpushield_linux::clock::nanos;
-use cpushield_linux::external_program::{ExternalProgram, MemoryFile};
-use cpushield_linux::process;
+use cpushield_linux::processes::external_program::{ExternalProgram, MemoryFile};
+use cpushield_linux::processes::process;
+use cpushield_linux::sys::clock::nanos;
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;

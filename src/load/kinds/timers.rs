@@ -1,7 +1,7 @@
 //! `timers`: threads that repeatedly sleep for a moment.
 
 use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own};
-use cpushield_linux::load_syscalls;
+use cpushield_linux::sys::load_syscalls;
 use std::time::Duration;
 
 /// Threads on each CPU.

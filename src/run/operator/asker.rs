@@ -2,7 +2,7 @@
 //! noticed when its number belongs to another process.
 
 use super::request::OperatorRefusal;
-use cpushield_linux::operator_socket::SocketPeer;
+use cpushield_linux::processes::operator_socket::SocketPeer;
 use cpushield_linux::{Host, ProcessHandle, Task, TaskId};
 
 /// A process that the helper may move.

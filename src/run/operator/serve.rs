@@ -18,7 +18,7 @@ use crate::run::destination::Destination;
 use crate::run::removed::{Removal, remove_to};
 use crate::run::task_lookup::{cgroup_of, threads_of};
 use crate::run::{RunError, ShieldPlacement, all_active, raise, record, shield};
-use cpushield_linux::operator_socket::{OperatorConnection, ReceivedLine, SocketPeer};
+use cpushield_linux::processes::operator_socket::{OperatorConnection, ReceivedLine, SocketPeer};
 use cpushield_linux::{AffinityGuard, Host, SchedPolicy, Store, TaskId};
 use std::time::Duration;
 

@@ -4,10 +4,10 @@ use super::*;
 use crate::trace::culprit_stats::{CulpritNames, TICK, TaskName};
 use crate::trace::decode::{DecodedRecord, EventDecoder, EventValues, TaskLeft};
 use crate::trace::trace_events::{self, EventFields, X86Vector};
-use cpushield_linux::clock::TickScale;
-use cpushield_linux::ring_buffer::RawRecord;
+use cpushield_linux::sys::clock::TickScale;
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
+use cpushield_linux::trace::ring_buffer::RawRecord;
 use proptest::prelude::*;
 
 /// One tick is one nanosecond.

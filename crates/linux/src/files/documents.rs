@@ -2,8 +2,8 @@
 //! computer the program runs on, never inside a recorded machine.
 
 use crate::error::{Error, Operation, Result};
-use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
+use crate::files::event_log::{EventLog, log_result};
 use crate::host::Host;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};

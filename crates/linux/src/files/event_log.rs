@@ -5,7 +5,7 @@
 //! lines of several processes do not mix.
 
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
-use crate::regular::open_regular;
+use crate::files::regular::open_regular;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;

@@ -2,9 +2,9 @@
 //! A reader trusts a file only if root owns it and no other user can write it.
 
 use crate::error::{Error, Operation, Result};
-use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
-use crate::regular::open_regular;
+use crate::files::event_log::{EventLog, log_result};
+use crate::files::regular::open_regular;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};

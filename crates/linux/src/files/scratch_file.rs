@@ -3,7 +3,7 @@
 //!
 //! The caller decides its size and how often it is used.
 
-use crate::page_buffer::unnamed_file;
+use crate::trace::page_buffer::unnamed_file;
 use rustix::fs::{Advice, OFlags, fadvise, fcntl_getfl, fcntl_setfl, fstatfs};
 use std::fs::File;
 use std::io;

@@ -4,10 +4,10 @@
 //! [`crate::Host`] shows another machine.
 
 use crate::error::{Error, ErrorCause, Operation, Result};
-use crate::event_log::{EventLog, log_result};
 use crate::files::atomic_file;
+use crate::files::event_log::{EventLog, log_result};
 use crate::files::public_dir::PublicDir;
-use crate::regular::{OpenError, open_regular};
+use crate::files::regular::{OpenError, open_regular};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};

@@ -2,7 +2,7 @@
 
 use super::Host;
 use crate::error::{Operation, Result};
-use crate::event_log::{EventLog, log_result};
+use crate::files::event_log::{EventLog, log_result};
 
 impl Host {
     /// The same host, which writes every access to this log from now on.

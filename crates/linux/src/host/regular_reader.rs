@@ -2,7 +2,7 @@
 
 use super::{FILE_BYTES_MAX, Host};
 use crate::error::{Error, Operation, Result};
-use crate::regular::open_regular;
+use crate::files::regular::open_regular;
 use std::fs::OpenOptions;
 use std::io::Read;
 

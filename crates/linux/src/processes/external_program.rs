@@ -3,8 +3,8 @@
 //!
 //! Elsewhere: which programs, and what their output means.
 
-use crate::open_files::new_command;
-use crate::process::signal_at_parent_death;
+use crate::processes::open_files::new_command;
+use crate::processes::process::signal_at_parent_death;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -97,7 +97,7 @@ impl Drop for ExternalProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process;
+    use crate::processes::process;
     use std::time::Duration;
 
     fn words(words: &[&str]) -> Vec<OsString> {

@@ -3,8 +3,8 @@
 
 use crate::error::Result;
 use crate::host::Host;
-use crate::sched_policy::SchedPolicy;
-use crate::task::Task;
+use crate::processes::task::Task;
+use crate::sys::sched_policy::SchedPolicy;
 use std::fmt;
 use std::time::Duration;
 

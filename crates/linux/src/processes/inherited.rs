@@ -1,8 +1,8 @@
 //! What a process inherits from the one that started it, and how it gets rid of it. sudo(8) passes
 //! on the scheduling policy, the limits and the terminal of its caller.
 
-use crate::sched;
-use crate::sched_policy::SchedPolicy;
+use crate::sys::sched;
+use crate::sys::sched_policy::SchedPolicy;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
 /// Signals that a terminal sends to all processes that it has started.

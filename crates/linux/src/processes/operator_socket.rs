@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use crate::open_files::new_command;
+use crate::processes::open_files::new_command;
 use crate::processes::process_handle::ProcessHandle;
 use crate::sys::input_poll::wait_for_input;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -6,8 +6,8 @@
 //! Elsewhere: what is reported to the user.
 
 use crate::host::Host;
-use crate::process;
-use crate::task::Task;
+use crate::processes::process;
+use crate::processes::task::Task;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;

@@ -1,8 +1,8 @@
 //! Finds out where the scheduler runs ordinary threads that no one has pinned.
 
 use crate::cpuset::CpuSet;
-use crate::sched;
-use crate::sched_policy::SchedPolicy;
+use crate::sys::sched;
+use crate::sys::sched_policy::SchedPolicy;
 use std::io;
 use std::time::{Duration, Instant};
 

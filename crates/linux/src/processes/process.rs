@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Operation};
 use crate::host::Host;
-use crate::open_files::new_command;
+use crate::processes::open_files::new_command;
 use crate::sys::input_poll::wait_for_input;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{

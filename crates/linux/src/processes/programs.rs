@@ -4,7 +4,7 @@
 use super::command_output::CommandOutput;
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
-use crate::open_files::new_command;
+use crate::processes::open_files::new_command;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;

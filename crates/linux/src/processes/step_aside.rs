@@ -2,7 +2,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::host::Host;
-use crate::sched;
+use crate::sys::sched;
 use std::io;
 
 /// Keeps the calling thread on housekeeping CPUs until it is dropped. Threads and processes that it

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
-use crate::open_files::new_command;
-use crate::process::signal_at_parent_death;
+use crate::processes::open_files::new_command;
+use crate::processes::process::signal_at_parent_death;
 use rustix::process::Signal;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;

@@ -5,7 +5,7 @@
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use crate::sched_policy::SchedPolicy;
+use crate::sys::sched_policy::SchedPolicy;
 use procfs_core::FromRead;
 use serde::{Deserialize, Serialize};
 
@@ -221,7 +221,7 @@ impl Host {
     /// The task is gone.
     pub fn online_affinity(&self, tid: i32) -> Result<CpuSet> {
         if self.is_live() {
-            return crate::sched::affinity(tid)
+            return crate::sys::sched::affinity(tid)
                 .map_err(|e| Error::io(Operation::Read, &format!("/proc/{tid}"), e));
         }
         let cpus = self.affinity(tid)?;
@@ -243,7 +243,7 @@ impl Host {
         if !self.is_live() {
             return self.simulate_affinity(tid, cpus);
         }
-        let answer = crate::sched::set_affinity(tid, cpus)
+        let answer = crate::sys::sched::set_affinity(tid, cpus)
             .map_err(|e| Error::io(Operation::SetAffinity, &path, e).with_value(&list));
         self.log_result(Operation::SetAffinity, &path, Some(&list), answer)
     }
@@ -254,7 +254,7 @@ impl Host {
     /// The task is gone.
     pub fn scheduling(&self, tid: i32) -> Result<SchedPolicy> {
         if self.is_live() {
-            return crate::sched::policy(tid)
+            return crate::sys::sched::policy(tid)
                 .map_err(|e| Error::io(Operation::Read, &format!("/proc/{tid}"), e));
         }
         let task = self.task(tid, tid)?;
@@ -273,7 +273,7 @@ impl Host {
         if !self.is_live() {
             return self.simulate_scheduling(tid, policy);
         }
-        let answer = crate::sched::set_policy(tid, policy)
+        let answer = crate::sys::sched::set_policy(tid, policy)
             .map_err(|e| Error::io(Operation::SetScheduling, &path, e).with_value(&value));
         self.log_result(Operation::SetScheduling, &path, Some(&value), answer)
     }

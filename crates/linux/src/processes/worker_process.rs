@@ -5,11 +5,11 @@
 //! Elsewhere: what the lines or arguments mean.
 
 use crate::host::Host;
-use crate::open_files::new_command;
-use crate::orphans::{LeftBehind, OrphanTracker};
-use crate::process;
-use crate::signal;
+use crate::processes::open_files::new_command;
+use crate::processes::orphans::{LeftBehind, OrphanTracker};
+use crate::processes::process;
 use crate::sys::input_poll::wait_for_input;
+use crate::sys::signal;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};

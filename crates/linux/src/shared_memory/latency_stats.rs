@@ -482,9 +482,9 @@ pub fn measure(source: &mut impl EventSource, tally: &LatencyStats, settings: Th
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
-    use crate::process::ProcessEnd;
-    use crate::sampler::tests::{allocations, without_other_calls_than};
+    use crate::processes::process::ProcessEnd;
+    use crate::shared_memory::sampler::tests::{allocations, without_other_calls_than};
+    use crate::sys::clock;
     use proptest::prelude::*;
 
     /// Events with given latencies.

@@ -9,7 +9,7 @@ mod ring;
 
 pub use ring::{GapRing, GapRingReader, GapSink};
 
-use crate::process::wait_for_child;
+use crate::processes::process::wait_for_child;
 use crate::shared_memory::{AtomicCells, MemoryMapping};
 use rustix::process::{self, Pid, Signal, WaitId, WaitIdOptions};
 use rustix::thread::sched_yield;
@@ -60,7 +60,7 @@ pub struct LoopLimits {
     pub threshold: u64,
 }
 
-/// The counter of [`crate::clock::ticks`], without its fence on x86-64: reads of the loop need no
+/// The counter of [`crate::sys::clock::ticks`], without its fence on x86-64: reads of the loop need no
 /// order with other instructions.
 #[inline(always)]
 #[must_use]
@@ -72,7 +72,7 @@ pub fn ticks() -> u64 {
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
-        crate::clock::ticks().0
+        crate::sys::clock::ticks().0
     }
 }
 
@@ -338,8 +338,8 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::membarrier::{barrier, register_barrier};
-    use crate::process::{ProcessEnd, fork_child};
+    use crate::processes::process::{ProcessEnd, fork_child};
+    use crate::sys::membarrier::{barrier, register_barrier};
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::cell::Cell;
 

@@ -1,8 +1,8 @@
 //! Conversion of `CLOCK_MONOTONIC`, with which threads measure, to ticks, which the kernel's trace
-//! counts ([`crate::clock::ticks`]). Both clocks are sampled together now and then, and times
+//! counts ([`crate::sys::clock::ticks`]). Both clocks are sampled together now and then, and times
 //! between two samples are interpolated linearly. Each result has an error bound.
 
-use crate::clock::{ClockTicks, read_with_ticks};
+use crate::sys::clock::{ClockTicks, read_with_ticks};
 use rustix::time::ClockId;
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
 //! What a measuring thread can wait for besides sleeping: a timer file, the real-time clock, a
 //! futex in shared memory, an event file.
 
-use crate::clock::timespec;
-use crate::sched;
-use crate::sched_policy::SchedPolicy;
+use crate::sys::clock::timespec;
 use crate::sys::device_request::DeviceRequest;
+use crate::sys::sched;
+use crate::sys::sched_policy::SchedPolicy;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -226,7 +226,7 @@ pub fn wake(word: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::monotonic_ns;
+    use crate::sys::clock::monotonic_ns;
     use std::sync::atomic::Ordering;
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Elsewhere: how often, and on which CPUs.
 
-use crate::process::{fork_child, wait_for_child};
+use crate::processes::process::{fork_child, wait_for_child};
 use rustix::thread::set_current_timer_slack;
 use std::io;
 use std::num::NonZeroU64;
@@ -30,7 +30,7 @@ pub fn minimize_timer_slack() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membarrier;
+    use crate::sys::membarrier;
 
     /// The number of forks of this machine: `processes` of /proc/stat.
     fn forks() -> u64 {

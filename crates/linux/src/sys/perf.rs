@@ -173,7 +173,7 @@ impl EventGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched;
+    use crate::sys::sched;
     use std::time::Duration;
 
     #[test]

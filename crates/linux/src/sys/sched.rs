@@ -2,7 +2,7 @@
 //! and no crate in use provides `sched_setattr`. The CPU sets of rustix end at 1024 CPUs.
 
 use crate::cpuset::{CPUS_MAX, CpuSet};
-use crate::sched_policy::SchedPolicy;
+use crate::sys::sched_policy::SchedPolicy;
 use std::io;
 
 const MASK_WORDS: usize = CPUS_MAX / 64;

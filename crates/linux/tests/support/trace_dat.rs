@@ -1,8 +1,8 @@
 //! Reads files of trace-cmd, as far as the tests need them.
 
-use cpushield_linux::ring_buffer::PageLayout;
 use cpushield_linux::text::trace_format::EventFormat;
-use cpushield_linux::tracefs::TraceTexts;
+use cpushield_linux::trace::ring_buffer::PageLayout;
+use cpushield_linux::trace::tracefs::TraceTexts;
 
 /// The parts of a trace.dat file of version 6 (trace-cmd.dat.v6(5)) that the tests need.
 pub struct TraceDat {

@@ -3,7 +3,7 @@
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use crate::sched_policy::SchedPolicy;
+use crate::sys::sched_policy::SchedPolicy;
 use std::fs;
 
 /// A file that only recordings have: irqbalance has not applied the last request, which is in it.

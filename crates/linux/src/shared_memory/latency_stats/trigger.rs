@@ -1,8 +1,8 @@
 //! The trigger of a tally: how another thread or process generates the events of a thread.
 
 use super::{LatencyStats, add};
-use crate::clock::monotonic_ns;
-use crate::events::{self, EventFile};
+use crate::sys::clock::monotonic_ns;
+use crate::sys::events::{self, EventFile};
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 //! The raw pages of one CPU's buffer, and the kernel's counters for it.
 
 use crate::error::{Error, Operation, Result};
-use crate::ring_buffer::PageLayout;
+use crate::trace::ring_buffer::PageLayout;
 use std::fs::File;
 use std::io::{self, Read};
 

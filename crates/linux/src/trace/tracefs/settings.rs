@@ -4,7 +4,7 @@
 use super::TraceInstance;
 use crate::cpuset::CpuSet;
 use crate::error::Result;
-use crate::tracefs::InstanceWatch;
+use crate::trace::tracefs::InstanceWatch;
 
 /// Files of the instance itself. `set_event_notrace_pid` exists since 5.8 (commit 2768362603018),
 /// `buffer_subbuf_size_kb` since 6.8 (commit 2808e31ec12e).
