@@ -211,6 +211,7 @@ fn counter_differences_agree_with_another_program() {
             interrupts: interrupts::parse(&text).map_err(|e| e.to_string()),
             softirqs: Err(absent()),
             times: Err(absent()),
+            times_at_ns: 0,
             sched: Err(absent()),
             tasks: BTreeMap::new(),
         }

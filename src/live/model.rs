@@ -356,6 +356,7 @@ pub(super) mod tests {
                 interrupts: interrupts::parse(&text).map_err(|e| e.to_string()),
                 softirqs: Err("not there".to_owned()),
                 times: stat::parse(&stat).map_err(|e| e.to_string()),
+                times_at_ns: 0,
                 sched: schedstat::parse(&format!("version 17\ntimestamp 1\n{sched}"))
                     .map_err(|e| e.to_string()),
                 tasks: BTreeMap::new(),

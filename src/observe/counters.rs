@@ -6,6 +6,7 @@ use crate::causes::culprit::{KernelEvent, RaisedBy};
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
 use crate::observe::rows::{self, RowMeaning, Tracepoint};
+use cpushield_linux::sys::clock::monotonic_ns;
 use cpushield_linux::text::stat::{self, CpuTime, UserTicks};
 use cpushield_linux::text::{TextError, interrupts, schedstat, softirqs};
 use cpushield_linux::{Host, TaskId};
@@ -21,6 +22,8 @@ pub struct CounterSnapshot {
     pub softirqs: Result<softirqs::SoftirqTable, String>,
     /// `/proc/stat`.
     pub times: Result<BTreeMap<usize, CpuTime>, String>,
+    /// When those were read, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub times_at_ns: u64,
     /// `/proc/schedstat`.
     pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
     /// Every task: one that moves to a watched CPU later has run elsewhere before.
@@ -82,6 +85,7 @@ pub fn read(host: &Host) -> CounterSnapshot {
         interrupts: read_file(host, "/proc/interrupts", interrupts::parse),
         softirqs: read_file(host, "/proc/softirqs", softirqs::parse),
         times: read_file(host, "/proc/stat", stat::parse),
+        times_at_ns: monotonic_ns(),
         sched: read_file(host, "/proc/schedstat", schedstat::parse),
         tasks: read_tasks(host),
     }
@@ -347,6 +351,7 @@ ERR:          0
             interrupts: interrupts::parse(text).map_err(|e| e.to_string()),
             softirqs: Err(absent()),
             times: Err(absent()),
+            times_at_ns: 0,
             sched: Err(absent()),
             tasks: BTreeMap::new(),
         }
@@ -437,6 +442,7 @@ ERR:          0
             interrupts: Err(String::new()),
             softirqs: Err(String::new()),
             times: Ok(times(steal)),
+            times_at_ns: 0,
             sched: Err(String::new()),
             tasks: BTreeMap::new(),
         };

@@ -27,7 +27,7 @@ pub struct ShieldPlacement {
 const PROGRAMS: &str = "programs";
 
 /// The maximum depth of groups in the shield's group.
-const DEPTH_MAX: usize = 8;
+const DEPTH_MAX: usize = 32;
 
 /// Checks that a program can enter a group of the shield, or leave it. On a machine with several
 /// memory nodes its pages move too, which may wait for a thread on a busy CPU.

@@ -59,6 +59,8 @@ pub struct CpuChannel {
     pub window: RecordWindow,
     /// The kernel's counters at the beginning of the phase.
     pub stats: BufferStats,
+    /// The records that were read since then.
+    pub records_read: u64,
     /// The thread that was running at the beginning of the phase, with its CPU time then.
     pub runner: Option<(i32, u64)>,
 }
@@ -77,6 +79,7 @@ impl CpuChannel {
             phase: TracePhase::default(),
             window: RecordWindow::default(),
             stats: BufferStats::default(),
+            records_read: 0,
             runner: None,
         }
     }
@@ -118,8 +121,10 @@ impl CpuChannel {
                 tracker: &mut self.tracker,
                 phase: &mut self.phase,
                 window: Some(&mut self.window),
+                records: 0,
             };
             ended = into.page(&layout, page, decoder, context, end).or(ended);
+            self.records_read += into.records;
         }
         if end.is_some() && ended.is_none() {
             self.tracker.release_held(context);
@@ -156,6 +161,8 @@ pub struct ChannelSink<'a> {
     pub phase: &'a mut TracePhase,
     /// The window of records to compare with the perf counters; `None` without a second witness.
     pub window: Option<&'a mut RecordWindow>,
+    /// The records of any kind so far.
+    pub records: u64,
 }
 
 impl ChannelSink<'_> {
@@ -185,6 +192,7 @@ impl ChannelSink<'_> {
         let mut ended = None;
         let mut records = page.records();
         for record in records.by_ref() {
+            self.records += 1;
             // The stack of an event before `end` may arrive after it.
             let stack = self.tracker.awaits_stack() && decoder.callers(record.bytes).is_some();
             if ended.is_none()

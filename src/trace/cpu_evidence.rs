@@ -67,11 +67,15 @@ pub(super) fn build_evidence(
     let stats = &phase.stats;
     let lost = phase.lost.max(counted_lost).max(u64::from(phase.lost_unknown));
     let after = stats.silent.map(|pid| names.thread(pid));
+    let interruptions = stats.rows.interruptions(names, scale);
+    let has_row = interruptions.iter().any(|row| row.count > 0 || row.nested > 0);
+    let unattributed = if has_row { 0 } else { stats.entries };
     let counted = [
         (lost, CpuDoubt::EventsLost { count: lost }),
         (phase.skipped, CpuDoubt::BytesNotUnderstood { count: phase.skipped }),
         (stats.backwards, CpuDoubt::EventsBackwards { count: stats.backwards }),
         (stats.resyncs, CpuDoubt::TaskNotAnnounced { times: stats.resyncs, after }),
+        (unattributed, CpuDoubt::EntriesNotAttributed { count: unattributed }),
     ];
     let happened = counted.into_iter().filter(|(times, _)| *times > 0);
     let mut doubts: Vec<CpuDoubt> = happened.map(|(_, doubt)| doubt).collect();
@@ -96,7 +100,7 @@ pub(super) fn build_evidence(
         kernel_interrupts: stats.kernel_interrupts,
         switches: stats.switches,
         interruption_count: stats.interruptions,
-        interruptions: stats.rows.interruptions(names, scale),
+        interruptions,
         longest_ns,
         whole: false,
         tracked: false,
@@ -106,5 +110,26 @@ pub(super) fn build_evidence(
         skipped_bytes: phase.skipped,
         events: phase.named().map(|(spec, n)| (spec.name.to_owned(), n)).collect(),
         doubts,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_linux::text::kallsyms::KernelSymbols;
+    use std::collections::HashMap;
+
+    #[test]
+    fn entries_that_belong_to_no_interruption_make_the_figures_doubtful() {
+        let (symbols, tasks) = (KernelSymbols::default(), HashMap::new());
+        let names = CulpritNames { symbols: &symbols, tasks: &tasks, stacks: None };
+        let scale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
+        let doubts = |entries| {
+            let mut phase = TracePhase { events: vec![1], ..TracePhase::default() };
+            phase.stats.entries = entries;
+            build_evidence(3, 1_000_000, &phase, &names, &scale, 0, None).doubts
+        };
+        assert_eq!(doubts(0), []);
+        assert_eq!(doubts(7), [CpuDoubt::EntriesNotAttributed { count: 7 }]);
     }
 }

@@ -34,11 +34,17 @@ impl InterferenceMonitor {
     ) -> InterferenceMonitor {
         let watch = instance.watch_files(&cpus, &events);
         let armed = instance.settings(&cpus, &events);
-        let unexpected = unexpected_settings(&armed, &cpus, clock);
-        let (watch, unwatched) = match watch {
+        let mut unexpected = unexpected_settings(&armed, &cpus, clock);
+        let (watch, mut unwatched) = match watch {
             Ok(watch) => (Some(watch), None),
             Err(error) => (None, Some(error.to_string())),
         };
+        if watch.as_ref().is_some_and(|watch| !watch.reports_every_write()) {
+            match instance.triggers() {
+                Ok(triggers) => unexpected.extend(unexpected_settings(&triggers, &cpus, clock)),
+                Err(error) => unwatched = Some(error.to_string()),
+            }
+        }
         let mut monitor = InterferenceMonitor { cpus, events, armed, watch, found: Vec::new() };
         if let Some(answer) = unwatched {
             monitor.add(TraceInterference::Unwatched { answer });
@@ -48,7 +54,9 @@ impl InterferenceMonitor {
     }
 
     /// Collects what happened since the last call, while the processes that did it may still run.
-    pub fn poll(&mut self, host: &Host) {
+    /// Compares the settings of the instance itself, too: no process is informed of a write through
+    /// a descriptor that fanotify(7) opened (`FMODE_NONOTIFY`, fs/notify/fanotify, 6.12).
+    pub fn poll(&mut self, host: &Host, instance: &TraceInstance<'_>) {
         let touches = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
         for TouchedFile { file, access, pid } in touches {
             let by = pid.map(|pid| process_name(host, pid));
@@ -59,12 +67,16 @@ impl InterferenceMonitor {
                 InstanceAccess::Unknown => TraceInterference::Unreported,
             });
         }
+        let now = instance.settings(&CpuSet::new(), &[]);
+        let is_read = |armed: &&ControlSetting| now.iter().any(|now| now.file == armed.file);
+        let armed: Vec<ControlSetting> = self.armed.iter().filter(is_read).cloned().collect();
+        self.add_changes(changed_settings(&armed, &now));
     }
 
     /// Returns all interference so far. Reads the settings again and compares them with those at
     /// the start.
     pub fn found(&mut self, host: &Host, instance: &TraceInstance<'_>) -> Vec<TraceInterference> {
-        self.poll(host);
+        self.poll(host, instance);
         let now = instance.settings(&self.cpus, &self.events);
         self.add_changes(changed_settings(&self.armed, &now));
         self.found.clone()

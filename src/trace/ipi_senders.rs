@@ -20,7 +20,9 @@ use crate::documents::evidence::{
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::trace::ring_buffer::{self, LostRecords, PageLayout};
-use cpushield_linux::trace::tracefs::{InstanceSettings, TraceInstance, TracePipe, Tracefs};
+use cpushield_linux::trace::tracefs::{
+    InstanceSettings, InstanceWatch, TraceInstance, TracePipe, Tracefs,
+};
 use cpushield_linux::{CpuSet, Host};
 use std::collections::HashMap;
 
@@ -361,6 +363,10 @@ pub struct IpiSenders<'h> {
     // Before the instance: it cannot be removed while its files are open.
     pipes: Vec<(usize, TracePipe)>,
     _instance: TraceInstance<'h>,
+    /// `None` where its files cannot be watched.
+    watch: Option<InstanceWatch>,
+    /// Whether another process may have changed what is recorded, or a page could not be read.
+    disturbed: bool,
     counts_so_far: SenderCounts,
     comms: HashMap<i32, String>,
     root: String,
@@ -416,6 +422,8 @@ impl<'h> IpiSenders<'h> {
             pipes.push((cpu, instance.pipe(cpu)?));
         }
         instance.start()?;
+        let watch = instance.watch_files(&CpuSet::new(), wanted.events).ok();
+        let disturbed = watch.is_none();
         let forms = vec![call, reschedule];
         let counts_so_far = SenderCounts {
             forms,
@@ -428,6 +436,8 @@ impl<'h> IpiSenders<'h> {
             host,
             pipes,
             _instance: instance,
+            watch,
+            disturbed,
             counts_so_far,
             comms: HashMap::new(),
             root,
@@ -436,10 +446,14 @@ impl<'h> IpiSenders<'h> {
 
     /// Counts what was sent since the last call. Never waits.
     pub fn poll(&mut self) {
+        let touched = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
+        self.disturbed |= !touched.is_empty();
         for (cpu, pipe) in &mut self.pipes {
             let layout = pipe.layout();
             for _ in 0..PAGES_MAX {
-                let Ok(Some(page)) = pipe.next_page() else { break };
+                let page = pipe.next_page();
+                self.disturbed |= page.is_err();
+                let Ok(Some(page)) = page else { break };
                 self.counts_so_far.add_page(*cpu, &layout, page);
             }
         }
@@ -481,7 +495,7 @@ impl<'h> IpiSenders<'h> {
     /// Whether some senders are missing.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        self.counts_so_far.lost || self.counts_so_far.others > 0
+        self.disturbed || self.counts_so_far.lost || self.counts_so_far.others > 0
     }
 }
 

@@ -272,7 +272,7 @@ impl<'h> TraceRecorder<'h> {
             senders.poll();
         }
         if let Some(monitor) = &mut self.interference {
-            monitor.poll(self.host);
+            monitor.poll(self.host, &self.instance);
         }
         self.look_up_tasks();
         self.record_history(now);
@@ -320,7 +320,11 @@ impl<'h> TraceRecorder<'h> {
                 look_up_task(self.host, &mut self.tasks, pid);
             }
             let stats = self.instance.stats(channel.cpu)?;
-            let counted = stats.lost().saturating_sub(channel.stats.lost());
+            // What another process has read through a copy of the descriptor is missing, too.
+            let read = stats.read.saturating_sub(channel.stats.read);
+            let taken = read.saturating_sub(std::mem::take(&mut channel.records_read));
+            let lost = stats.lost().saturating_sub(channel.stats.lost());
+            let counted = lost.saturating_add(taken);
             channel.stats = stats;
             let ran = ran_mostly(self.host, channel.runner, span_ns);
             let stacks = self.stacks.then(|| channel.tracker.stacks());

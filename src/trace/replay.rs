@@ -85,16 +85,24 @@ impl PageReplay {
 
     /// Replays the next page.
     pub fn page(&mut self, page: &[u8]) {
-        let mut into =
-            ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
+        let mut into = ChannelSink {
+            tracker: &mut self.tracker,
+            phase: &mut self.phase,
+            window: None,
+            records: 0,
+        };
         into.page(&self.layout, page, &self.decoder, &mut self.context, None);
     }
 
     /// Replays the next page. Records after `end` belong to the next phase; when there is such a
     /// record, returns the evidence of the phase that ends.
     pub fn page_until(&mut self, page: &[u8], end: ClockTicks) -> Option<TraceEvidence> {
-        let mut into =
-            ChannelSink { tracker: &mut self.tracker, phase: &mut self.phase, window: None };
+        let mut into = ChannelSink {
+            tracker: &mut self.tracker,
+            phase: &mut self.phase,
+            window: None,
+            records: 0,
+        };
         let phase = into.page(&self.layout, page, &self.decoder, &mut self.context, Some(end))?;
         Some(self.build_evidence_until(&phase, end))
     }

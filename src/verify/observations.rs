@@ -84,7 +84,7 @@ impl CombinedObservations {
                     gaps: gaps.map(|seen| seen.gaps),
                     lost: Some(trace.lost),
                     steal_ns: counts.steal_ns,
-                    idle_ns: counts.idle_ns,
+                    idle_ns: self.idle_ns(&counts),
                     smis,
                     joined: trace.joined.clone(),
                     senders: trace.senders.clone(),
@@ -104,7 +104,7 @@ impl CombinedObservations {
                 gaps: gaps.map(|seen| seen.gaps),
                 lost: None,
                 steal_ns: counts.steal_ns,
-                idle_ns: counts.idle_ns,
+                idle_ns: self.idle_ns(&counts),
                 smis,
                 joined: None,
                 senders: Vec::new(),
@@ -113,6 +113,16 @@ impl CombinedObservations {
                 doubts,
             },
         }
+    }
+}
+
+impl CombinedObservations {
+    /// The idle time of the span. The two reads of the times lie inside it, because the files of all
+    /// tasks are read after them. Where the CPU was idle, what lies outside counts as idle too.
+    fn idle_ns(&self, counts: &CpuCounts) -> Option<u64> {
+        let read_ns = self.after.times_at_ns.saturating_sub(self.before.times_at_ns);
+        let unread_ns = self.span_ns.saturating_sub(read_ns);
+        counts.idle_ns.map(|ns| if ns == 0 { 0 } else { ns.saturating_add(unread_ns) })
     }
 }
 
@@ -223,6 +233,7 @@ mod tests {
             interrupts: interrupts::parse(&table).map_err(|e| e.to_string()),
             softirqs: Err("not there".to_owned()),
             times: stat::parse(&format!("cpu3 0 0 0 0 0 0 0 {steal}\n")).map_err(|e| e.to_string()),
+            times_at_ns: 0,
             sched: Err("not there".to_owned()),
             tasks: std::collections::BTreeMap::new(),
         }
@@ -399,6 +410,26 @@ mod tests {
             gathered(None, Some(sampled(999_000_000))).cpu_evidence(3, WatchedWorkload::Sampler);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
         assert_eq!(seen.doubts, []);
+    }
+
+    #[test]
+    fn a_cpu_was_idle_for_the_whole_span_however_long_the_tasks_take_to_read() {
+        let idle = |ticks: u64, times_at_ns| {
+            let mut all = gathered(None, None);
+            for (snapshot, ticks, at) in
+                [(&mut all.before, 0, 1_000_000), (&mut all.after, ticks, times_at_ns)]
+            {
+                let line = format!("cpu3 0 0 0 {ticks} 0 0 0 0\n");
+                snapshot.times = stat::parse(&line).map_err(|e| e.to_string());
+                snapshot.times_at_ns = at;
+            }
+            all.cpu_evidence(3, WatchedWorkload::Given).idle_ns
+        };
+        // 0.7 s of a span of 1 s passed between the two reads.
+        assert_eq!(idle(70, 701_000_000), Some(1_000_000_000));
+        assert_eq!(idle(30, 701_000_000), Some(600_000_000));
+        assert_eq!(idle(0, 701_000_000), Some(0), "a CPU that never idles");
+        assert_eq!(idle(100, 1_001_000_000), Some(1_000_000_000));
     }
 
     #[test]

@@ -16,10 +16,12 @@ import glob
 import json
 import mmap
 import os
+import resource
 import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, "/host/guest")
@@ -37,6 +39,8 @@ COUNTERS_ON, COUNTERS_OFF, COUNTERS_RESET, WHOLE_GROUP = 0x2400, 0x2401, 0x2403,
 SET_BPF, TRACEPOINT = 0x40042408, 2
 # include/uapi/linux/bpf.h
 PROG_LOAD, PROG_TYPE_TRACEPOINT = 5, 5
+# include/uapi/linux/fanotify.h, fcntl.h
+FAN_OPEN, FAN_MARK_ADD, AT_FDCWD = 0x20, 1, -100
 INOTIFY_MAX = "/proc/sys/fs/inotify/max_user_instances"
 
 failed = 0
@@ -145,6 +149,26 @@ def counters(request):
     return act
 
 
+def take_by_copy(base):
+    """Takes records away through a descriptor that is copied from verify: no file is opened."""
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    pid = watcher(base)
+    process = call(PIDFD_OPEN, pid, 0)
+    copies = [call(PIDFD_GETFD, process, int(name), 0) for name in os.listdir(f"/proc/{pid}/fd")
+              if os.readlink(f"/proc/{pid}/fd/{name}").endswith(f"per_cpu/cpu{CPU}/trace_pipe_raw")]
+
+    def steal():
+        end = time.monotonic() + 2 * BLINK_S
+        while time.monotonic() < end:
+            for copy in copies:
+                with contextlib.suppress(OSError):  # there is none now
+                    os.read(copy, 4096)
+        for file in [*copies, process]:
+            os.close(file)
+
+    threading.Thread(target=steal).start()
+
+
 def both(first, second):
     """Both witnesses at once."""
 
@@ -193,6 +217,7 @@ class OtherEvents:
     of an event that it records. Both events are in use elsewhere before, so no code is patched for the triggers."""
 
     EVENTS = ["events/syscalls/sys_enter_getppid", "events/syscalls/sys_enter_getpgrp"]
+    MOUNT = "/tmp/elsewhere"
     ELSEWHERE = ["/sys/kernel/tracing/instances/elsewhere-1", "/sys/kernel/tracing/instances/elsewhere-2"]
 
     def prepare(self):
@@ -211,10 +236,52 @@ class OtherEvents:
         put(f"{base}/{self.EVENTS[0]}/trigger", "!traceoff")
         put(f"{base}/{self.EVENTS[1]}/trigger", "!traceon")
 
+    def off_without_files(self, base):
+        """verify may open no file, so fanotify(7) cannot give it one."""
+        self.limit = resource.prlimit(watcher(base), resource.RLIMIT_NOFILE)
+        resource.prlimit(watcher(base), resource.RLIMIT_NOFILE, (3, self.limit[1]))
+        self.off(base)
+
+    def on_without_files(self, base):
+        self.on(base)
+        time.sleep(1)
+        resource.prlimit(watcher(base), resource.RLIMIT_NOFILE, self.limit)
+
+    def off_by_mount(self, base):
+        """The files have other paths: a directory of the instance is mounted elsewhere."""
+        os.makedirs(f"{self.MOUNT}/events", exist_ok=True)
+        subprocess.run(["mount", "--bind", f"{base}/events", f"{self.MOUNT}/events"], check=True)
+        self.off(self.MOUNT)
+
+    def on_by_mount(self, _):
+        self.on(self.MOUNT)
+        subprocess.run(["umount", f"{self.MOUNT}/events"], check=True)
+
     def restore(self):
         for base in self.ELSEWHERE:
             put(f"{base}/events/enable", "0")
             os.rmdir(base)
+
+
+def write_by_fanotify(text):
+    """Writes tracing_on through a descriptor that fanotify(7) opens. No such write is reported to anybody
+    (FMODE_NONOTIFY, include/linux/fs.h, 6.12)."""
+
+    def act(base):
+        libc = ctypes.CDLL(None, use_errno=True)
+        group = libc.fanotify_init(0, os.O_RDWR)
+        if group < 0:
+            raise OSError(ctypes.get_errno(), "fanotify_init")
+        path = f"{base}/tracing_on".encode()
+        libc.fanotify_mark(group, FAN_MARK_ADD, ctypes.c_uint64(FAN_OPEN), AT_FDCWD, path)
+        os.close(os.open(path, os.O_RDONLY))
+        # struct fanotify_event_metadata: the descriptor is at 16.
+        (file,) = struct.unpack_from("<i", os.read(group, 24), 16)
+        os.write(file, text.encode())
+        os.close(file)
+        os.close(group)
+
+    return act
 
 
 def stop_verify(base):
@@ -303,10 +370,23 @@ ATTACKS = [Attack(*words) for words in [
            lambda: (BPF_PROGRAMS.detach(), OTHER_EVENTS.restore())),
     Attack("a trigger of another event before it records", OTHER_EVENTS.off, NOTHING, OTHER_EVENTS.prepare,
            OTHER_EVENTS.restore, early=True),
+    Attack("triggers of other events without descriptors", OTHER_EVENTS.off_without_files, OTHER_EVENTS.on_without_files,
+           OTHER_EVENTS.prepare, OTHER_EVENTS.restore),
+    Attack("triggers of other events by another mount", OTHER_EVENTS.off_by_mount, OTHER_EVENTS.on_by_mount,
+           OTHER_EVENTS.prepare, OTHER_EVENTS.restore),
+    Attack("tracing_on by a descriptor of fanotify", write_by_fanotify("0"), write_by_fanotify("1")),
+    Attack("pages taken by a copied descriptor", take_by_copy, NOTHING),
+    Attack("pages taken by a copied descriptor, and BPF programs", both(BPF_PROGRAMS.attach, take_by_copy), NOTHING,
+           after=BPF_PROGRAMS.detach),
     Attack("verify stopped", stop_verify, continue_verify),
 ]
 # These hide nothing: verify reads later what was recorded. It must report what happened.
 ONLY_LATE = ["verify stopped"]
+# Without an event there is nothing to take.
+NOT_QUIET = ["pages taken by a copied descriptor", "pages taken by a copied descriptor, and BPF programs", *ONLY_LATE]
+# The machine must be restored in the span.
+ONLY_BLINK = ["the CPU offline", "tracing_on without inotify", "triggers of other events without descriptors",
+              "triggers of other events by another mount", *ONLY_LATE]
 
 
 class Watch:
@@ -474,9 +554,9 @@ def attacks():
     first = names.index(words[words.index("from") + 1]) if "from" in words else 0
     for turn, attack in enumerate(ATTACKS[first:], first):
         backs = [attack.back, NOTHING] if attack.back else [NOTHING]
-        if attack.name in ("the CPU offline", "tracing_on without inotify", *ONLY_LATE):
+        if attack.name in ONLY_BLINK:
             backs = [attack.back]
-        kinds = ["interrupts", "page faults"] + ["quiet"] * (attack.name not in ONLY_LATE)
+        kinds = ["interrupts", "page faults"] + ["quiet"] * (attack.name not in NOT_QUIET)
         ways = [(kind, back) for kind in kinds for back in backs]
         if not ALL:
             ways = [ways[(turn + FIRST_WAY) % len(ways)]]

@@ -267,7 +267,8 @@ pub struct CpuEvidence {
     pub lost: Option<u64>,
     /// Time the hypervisor took, by `/proc/stat`; `None` when that could not be read.
     pub steal_ns: Option<u64>,
-    /// Idle time, by `/proc/stat`, in steps of 10 ms; `None` when that could not be read.
+    /// Idle time, by `/proc/stat`, in steps of 10 ms; `None` when that could not be read. If the
+    /// CPU was idle at all, the parts of the span outside the two reads count as idle too.
     #[serde(default)]
     pub idle_ns: Option<u64>,
     /// How often firmware took the CPU (system management mode), by the processor's own counter,

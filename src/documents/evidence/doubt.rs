@@ -91,6 +91,11 @@ pub enum CpuDoubt {
         /// The thread that ran before the first such task; `None` when it is unknown.
         after: Option<String>,
     },
+    /// The kernel was entered, but not from a task of the workload.
+    EntriesNotAttributed {
+        /// How often.
+        count: u64,
+    },
     /// No event was seen, and the workload had no CPU time.
     WorkloadDidNotRun,
     /// The rate of the trace clock is not known accurately enough.
@@ -142,6 +147,11 @@ impl fmt::Display for CpuDoubt {
                 write!(f, "{times} times, a task ran without an event for the switch to it")?;
                 after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
             }
+            CpuDoubt::EntriesNotAttributed { count } => write!(
+                f,
+                "{count} entries into the kernel came from a task that is not known to belong to \
+                 the workload"
+            ),
             CpuDoubt::WorkloadDidNotRun => {
                 f.write_str("no event was seen, and the workload did not run")
             }

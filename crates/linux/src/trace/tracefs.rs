@@ -608,7 +608,7 @@ mod tests {
     #[test]
     fn every_kind_of_loss_is_counted() {
         let stats = BufferStats::parse(STATS).unwrap();
-        assert_eq!(stats, BufferStats { overrun: 31, commit_overrun: 1, dropped: 7 });
+        assert_eq!(stats, BufferStats { overrun: 31, commit_overrun: 1, dropped: 7, read: 12 });
         assert_eq!(stats.lost(), 39);
         assert_eq!(BufferStats::parse("entries: 2\noverrun: x\n"), None);
     }

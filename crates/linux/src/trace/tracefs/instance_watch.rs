@@ -9,7 +9,7 @@
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -22,9 +22,13 @@ use std::path::Path;
 const CONSUMED_BY_OPENING: &[&str] =
     &["trace", "trace_pipe", "trace_pipe_raw", "snapshot", "snapshot_raw", "free_buffer"];
 
-/// How many buffers of reports are read at a time. Another process may write faster than this one
-/// reads; then it has not seen every report.
-const READS_MAX: usize = 256;
+/// How many reports are read at a time: as many as the kernel keeps. Another process may write
+/// faster than this one reads; then it has not seen every report.
+const READS_MAX: usize = 16 << 10;
+
+/// Writes to these files make and remove events.
+const DYNAMIC_EVENTS: &[&str] =
+    &["dynamic_events", "kprobe_events", "synthetic_events", "uprobe_events"];
 
 /// How another process accessed a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,6 +72,10 @@ pub struct InstanceWatch {
 #[derive(Debug)]
 pub struct FileSystemWrites {
     fanotify: File,
+    /// Whether another process made or removed events.
+    events_changed: bool,
+    /// Whether the kernel dropped the report of a file that no longer exists.
+    dropped: bool,
 }
 
 /// The writes since the last call: the process of each file, and whether some may be missing.
@@ -85,33 +93,89 @@ impl FileSystemWrites {
     pub fn start(host: &Host, dir: &str) -> io::Result<FileSystemWrites> {
         let fanotify = fanotify_init()?;
         fanotify_mark(&fanotify, &host.local_path(dir))?;
-        Ok(FileSystemWrites { fanotify })
+        Ok(FileSystemWrites { fanotify, events_changed: false, dropped: false })
     }
 
     /// The writes below a directory of this name by other processes.
     fn drain(&mut self, name: &str) -> ReportedWrites {
         let mut reported = ReportedWrites::default();
         let own = i32::try_from(std::process::id()).unwrap_or(0);
-        let mut buffer = vec![0_u8; 16 << 10];
+        let mut whole_mounts = None;
+        // One report at a time. The kernel drops the report of a file that it cannot open, and
+        // returns the error only if it has no earlier report (`fanotify_read()`, 6.12).
+        let mut buffer = [0_u8; size_of::<libc::fanotify_event_metadata>()];
         for _ in 0..READS_MAX {
-            let Ok(filled) = self.fanotify.read(&mut buffer) else { return reported };
+            let filled = match self.fanotify.read(&mut buffer) {
+                Ok(filled) => filled,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // An event that was removed may have had a trigger. The files of another
+                    // program's instance disappear with it.
+                    reported.incomplete |= self.dropped && self.events_changed;
+                    return reported;
+                }
+                Err(error) if is_gone(&error) => {
+                    self.dropped = true;
+                    continue;
+                }
+                Err(_) => {
+                    reported.incomplete = true;
+                    continue;
+                }
+            };
             for (file, pid) in parse_fanotify_events(&buffer[..filled]) {
                 let Some(file) = file else {
                     reported.incomplete = true;
                     continue;
                 };
-                let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
-                let path = path.unwrap_or_default().to_string_lossy().into_owned();
-                if let Some((_, below)) = path.split_once(&format!("/{name}/"))
-                    && pid != own
-                {
-                    reported.by_file.insert(below.to_owned(), pid);
+                if pid == own {
+                    continue;
                 }
+                let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+                let Ok(path) = path.map(|path| path.to_string_lossy().into_owned()) else {
+                    reported.incomplete = true;
+                    continue;
+                };
+                if let Some((_, below)) = path.split_once(&format!("/{name}/")) {
+                    reported.by_file.insert(below.to_owned(), pid);
+                    continue;
+                }
+                let whole_mounts = whole_mounts.get_or_insert_with(read_whole_mounts);
+                reported.incomplete |= !has_whole_path(&file, whole_mounts);
+                let file = path.rsplit('/').next().unwrap_or_default();
+                self.events_changed |= DYNAMIC_EVENTS.contains(&file);
             }
         }
         reported.incomplete = true;
         reported
     }
+}
+
+/// Whether a file could not be opened because it, or what it controls, was removed
+/// (`trace_array_get()`, `event_trigger_regex_open()`, kernel/trace, 6.12).
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
+}
+
+/// The numbers of the mounts that show a file system from its root (proc_pid_mountinfo(5)).
+fn read_whole_mounts() -> BTreeSet<String> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines()
+        .filter_map(|line| {
+            // Number, parent, device, root.
+            let mut words = line.split(' ');
+            let number = words.next()?;
+            (words.nth(2)? == "/").then(|| number.to_owned())
+        })
+        .collect()
+}
+
+/// Whether the path of a file begins at the root of its file system. It does not where a directory
+/// inside is mounted. Of a mount that this process does not see, that is unknown.
+fn has_whole_path(file: &File, whole_mounts: &BTreeSet<String>) -> bool {
+    let path = format!("/proc/self/fdinfo/{}", file.as_raw_fd());
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let number = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    number.is_some_and(|number| whole_mounts.contains(number.trim()))
 }
 
 impl InstanceWatch {
@@ -154,6 +218,12 @@ impl InstanceWatch {
         self.dirs.insert(descriptor, dir.to_owned());
         self._open_dirs.push(open_dir);
         Ok(())
+    }
+
+    /// Whether the kernel reports every write since before the instance existed.
+    #[must_use]
+    pub fn reports_every_write(&self) -> bool {
+        self.writes.is_some()
     }
 
     /// The files touched since the last call, each once. Never waits.
@@ -360,6 +430,16 @@ mod tests {
             shell(&dir.join("mine"), "echo 1 > elsewhere");
             assert_eq!(watch.drain(), [trigger(late)]);
             assert_eq!(watch.drain(), []);
+
+            // The path does not show that a file belongs to the instance.
+            let inner = dir.join("inner");
+            fs::create_dir_all(&inner).unwrap();
+            rustix::mount::mount_bind(root.join("events"), &inner).unwrap();
+            shell(&inner, "echo traceoff > task/task_rename/trigger");
+            rustix::mount::unmount(&inner, rustix::mount::UnmountFlags::DETACH).unwrap();
+            let unknown =
+                TouchedFile { file: String::new(), access: InstanceAccess::Unknown, pid: None };
+            assert_eq!(watch.drain(), [unknown]);
         }
         let _ = rustix::mount::unmount(dir.join("mine"), rustix::mount::UnmountFlags::DETACH);
         fs::remove_dir_all(dir).unwrap();

@@ -49,6 +49,8 @@ pub struct BufferStats {
     pub commit_overrun: u64,
     /// Events not recorded because the buffer was full, if it does not overwrite.
     pub dropped: u64,
+    /// Events that were read, by any process.
+    pub read: u64,
 }
 
 impl BufferStats {
@@ -59,6 +61,7 @@ impl BufferStats {
             overrun: counter(text, "overrun:")?,
             commit_overrun: counter(text, "commit overrun:")?,
             dropped: counter(text, "dropped events:")?,
+            read: counter(text, "read events:")?,
         })
     }
 

@@ -16,6 +16,8 @@ const FILES: &[&str] = &[
     "set_event_pid",
     "set_event_notrace_pid",
     "buffer_subbuf_size_kb",
+    // With the commands of functions, such as `schedule:traceoff`.
+    "set_ftrace_filter",
 ];
 
 /// Files of each event.
@@ -79,6 +81,17 @@ impl TraceInstance<'_> {
         dirs.sort_unstable();
         dirs.dedup();
         InstanceWatch::start(self.host, &self.dir, &dirs, writes)
+    }
+
+    /// The triggers of all events. One that was set before the files were watched may stop the
+    /// recording later, without any write.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn triggers(&self) -> Result<Vec<ControlSetting>> {
+        let files = self.event_dirs()?.into_iter().map(|dir| format!("{dir}/trigger"));
+        // The directory of a system has none.
+        Ok(files.map(|file| self.setting(file)).filter(|found| found.text.is_some()).collect())
     }
 
     /// The directories of all events and of their systems, below the instance.
@@ -147,6 +160,11 @@ pub fn unexpected_settings(
                 let mut lines = text.lines();
                 (String::new(), lines.all(|line| line.starts_with('#') || is_own(line)))
             }
+            // Without a function, one comment says that all are traced (t_show() in
+            // kernel/trace/ftrace.c, 6.12).
+            ("set_ftrace_filter", Some(text)) => {
+                (String::new(), text.lines().all(|line| line.starts_with('#')))
+            }
             ("set_event_pid" | "set_event_notrace_pid", Some(text)) => {
                 (String::new(), text.is_empty())
             }
@@ -178,6 +196,7 @@ mod tests {
         ("set_event_pid", ""),
         ("set_event_notrace_pid", ""),
         ("buffer_subbuf_size_kb", "4"),
+        ("set_ftrace_filter", "#### all functions enabled ####"),
         ("per_cpu/cpu3/buffer_size_kb", "8192"),
         ("events/exceptions/page_fault_user/enable", "1"),
         ("events/exceptions/page_fault_user/filter", "none"),
@@ -212,6 +231,10 @@ mod tests {
             ("current_tracer", Some("function")),
             ("set_event_pid", Some("1")),
             ("set_event_notrace_pid", Some("812")),
+            (
+                "set_ftrace_filter",
+                Some("#### all functions enabled ####\nschedule:traceoff:unlimited"),
+            ),
             ("events/exceptions/page_fault_user/enable", Some("0")),
             ("events/exceptions/page_fault_user/enable", Some("0*")),
             ("events/exceptions/page_fault_user/filter", Some("error_code == 99")),
