@@ -171,20 +171,15 @@ impl fmt::Display for ShieldNote {
             Self::Repaired { shield } => write!(f, "shield {shield} {REPAIRED}"),
             Self::RepairHalted { why } => f.write_str(why),
             Self::ForeignValue { subject, drift } => {
-                let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
-                write!(
-                    f,
-                    "another process changed {subject} from {left} to {now}; undo restores the \
-                     value that it set"
-                )
+                f.write_str(&describe_foreign_value(subject, drift))
             }
             Self::ForeignAffinities { tasks } => {
-                let tasks = comma_numbers(tasks);
                 write!(
                     f,
-                    "other processes changed the affinity of tasks ({tasks}); undo restores the \
-                     masks that they set"
-                )
+                    "other processes changed the affinity of tasks ({})",
+                    comma_numbers(tasks)
+                )?;
+                f.write_str("; undo restores the masks that they set")
             }
             Self::Rebooted { shield, journal } => {
                 let shield =
@@ -240,6 +235,14 @@ const UNDO_AGAIN: &str = "run `cpushield undo` again when the journal's director
 const REBOOTED: &str = "so nothing of it is left; its journal is now";
 const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \
                               and restored its settings";
+
+fn describe_foreign_value(subject: &str, drift: &DriftedValue) -> String {
+    let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
+    format!(
+        "another process changed {subject} from {left} to {now}; undo restores the value that it \
+         set"
+    )
+}
 
 fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
     match (added.is_empty(), released.is_empty()) {

@@ -207,19 +207,12 @@ impl fmt::Display for BootError {
         match self {
             BootError::Access(error) => error.fmt(f),
             BootError::Refused(refused) => refused.fmt(f),
-            BootError::BootCpu { cpus } => write!(
-                f,
-                "CPU {cpus} cannot be prepared at boot: CPU 0 starts the others and keeps time for \
-                 them"
-            ),
+            BootError::BootCpu { cpus } => write!(f, "CPU {cpus} {BOOT_CPU}"),
             BootError::Unparsable { path, why } => {
                 write!(f, "cannot parse {path}; nothing was written\n  cause: {why}")
             }
             BootError::NotPlain { what, text } => {
-                write!(
-                    f,
-                    "{what} {text:?} is empty or has characters that are special to a boot loader"
-                )
+                write!(f, "{what} {text:?} {NOT_PLAIN}")
             }
             BootError::FaultyWord(word) => word.fmt(f),
             BootError::NoSuchParameter { name, .. } => {
@@ -281,6 +274,10 @@ impl fmt::Display for BootError {
         }
     }
 }
+
+const BOOT_CPU: &str =
+    "cannot be prepared at boot: CPU 0 starts the others and keeps time for them";
+const NOT_PLAIN: &str = "is empty or has characters that are special to a boot loader";
 
 fn write_part(f: &mut fmt::Formatter<'_>, words: &[String], written: &[String]) -> fmt::Result {
     let (words, written) = (words.join(" "), written.join(" "));
