@@ -113,12 +113,19 @@ fn select_near(word: &str, names: &[&str], is_near: impl Fn(usize, &str) -> bool
         .filter(|(edits, name)| is_near(*edits, name))
         .collect();
     near.sort();
+    // A module may declare a parameter twice.
+    near.dedup();
     near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_suggested_once() {
+        assert_eq!(nearest_spelling("copybrake", &["copybreak", "copybreak"]), ["copybreak"]);
+    }
 
     #[test]
     fn a_part_of_a_name_is_near_it_and_no_misspelling_of_it() {

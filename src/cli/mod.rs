@@ -48,7 +48,7 @@ use std::process::ExitCode;
 #[command(
     name = "cpushield",
     version,
-    long_version = concat!(env!("CARGO_PKG_VERSION"), "\nonly for Linux on x86_64, so far"),
+    long_version = concat!(env!("CARGO_PKG_VERSION"), "\nfor Linux on x86_64 only, so far"),
     propagate_version = true
 )]
 pub struct Cli {

@@ -653,18 +653,18 @@ instrument = "spin"
             (format!("{row}[[row]]\nname = \"a\"\n{column}"), "m.toml:4:8: the name \"a\" is"),
             (
                 format!("{row}[[row]]\nname = \"b\"\n{column}"),
-                "m.toml:3:1: row \"b\" is the same as row \"a\" of line 1",
+                "m.toml:3:1: row \"b\" is the same as row \"a\" on line 1",
             ),
             (
                 format!(
                     "{row}shield = true\n[[row]]\nname = \"b\"\nshield = true\n\
                      tunables = {{ cpu-idle = false }}\n{column}"
                 ),
-                "m.toml:4:1: row \"b\" is the same as row \"a\" of line 1",
+                "m.toml:4:1: row \"b\" is the same as row \"a\" on line 1",
             ),
             (
                 format!("cpus = \"3\"\n{row}[[row]]\nname = \"b\"\ncpus = \"3\"\n{column}"),
-                "m.toml:4:1: row \"b\" is the same as row \"a\" of line 2",
+                "m.toml:4:1: row \"b\" is the same as row \"a\" on line 2",
             ),
             (format!("{row}cpus = \"1-\"\n{column}"), "m.toml:3:8: \"1-\" is not a CPU list"),
             (
@@ -754,7 +754,7 @@ instrument = "spin"
             ),
             (
                 format!("{row}boot = [\"zzqwyx_own\"]\n{column}"),
-                "; if it is right: allow_unknown = true",
+                "; if it is correct: allow_unknown = true",
             ),
             (format!("{row}cpus = \"0x8\"\n{column}"), "; it is the mask of the list \"3\""),
             (

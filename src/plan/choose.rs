@@ -268,7 +268,7 @@ mod tests {
         }
         assert_eq!(chosen(&plain(1), &request()), PlanRefusal::OneCpu.to_string());
         assert_eq!(chosen(&plain(4), &count(3)), "1-3");
-        assert!(chosen(&plain(4), &count(4)).contains("at most 3"));
+        assert!(chosen(&plain(4), &count(4)).contains("the maximum is 3"));
     }
 
     #[test]

@@ -117,8 +117,8 @@ impl CombinedObservations {
 }
 
 impl CombinedObservations {
-    /// The idle time of the span. The two reads of the times lie inside it, because the files of all
-    /// tasks are read after them. Where the CPU was idle, what lies outside counts as idle too.
+    /// The idle time of the span. The two reads of the times lie inside it, because the files of
+    /// all tasks are read after them. Where the CPU was idle, what lies outside counts as idle too.
     fn idle_ns(&self, counts: &CpuCounts) -> Option<u64> {
         let read_ns = self.after.times_at_ns.saturating_sub(self.before.times_at_ns);
         let unread_ns = self.span_ns.saturating_sub(read_ns);

@@ -547,7 +547,7 @@ mod tests {
         };
         let twice = dry_run_with("", &row("")).unwrap_err();
         let said = "m.toml:11: row \"again\" has the same plan on this machine as row \"shield\" \
-                    of line 4\n";
+                    on line 4\n";
         assert!(twice.starts_with(said), "{twice}");
         assert!(dry_run_with("", &row("boot = [\"nohz_full=2\"]\n")).is_ok());
         let bare = |cpus: &str| format!("[[row]]\nname = \"bare\"\ncpus = \"{cpus}\"\n");

@@ -12,7 +12,7 @@ use super::watch_target::WatchTarget;
 use crate::live::{CpuRole, LiveFrame};
 use crate::policy::DisturbanceConsent;
 use crate::ui::{OutputFormat, StatusLines, Ui};
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, EventLog};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -92,6 +92,13 @@ fn a_program_that_verify_starts_runs_where_it_is_watched() {
     apply_source(&work, &PlanSource::Options(options), ProgramsInTheWay::Refuse).unwrap();
     assert_eq!(words(None, Some(set("6"))), "--shield b --cpu 6 -- ./control");
     assert_eq!(words(Some("b"), None), "--shield b -- ./control");
+    // Its accesses go to the same log.
+    let (work, log) = (shields.open(&ui, Some("b")), shields.0.join("log"));
+    let host = work.host.logging(Some(EventLog::open(&log).unwrap()));
+    let work = WorkContext { host, ..work };
+    let target = WatchTarget::find(&work, None, "verify").unwrap();
+    let args = run_arguments(&work, &target, &["./control".into()]);
+    assert!(args.windows(2).any(|pair| pair == ["--log".into(), log.clone().into_os_string()]));
 }
 
 #[test]
@@ -105,7 +112,7 @@ fn a_load_spares_every_shield_and_the_idle_siblings() {
     };
     assert_eq!(runs_on(LoadCpus::Rest), Ok(set("0-1,6-7")));
     assert_eq!(runs_on(LoadCpus::All), Ok(set("0-1,6-7")));
-    let refused = "CPU 5 is shielded from all load".to_owned();
+    let refused = "CPU 5 is shielded, so it gets no load".to_owned();
     assert_eq!(runs_on(LoadCpus::These(set("5-6"))), Err(refused));
 }
 

@@ -391,6 +391,9 @@ pub(super) fn run_arguments(
     args.extend(quiet.then(|| "--quiet".into()));
     args.push("--state".into());
     args.push(work.state_dir.clone().into_os_string());
+    if let Some(log) = work.host.log_path() {
+        args.extend(["--log".into(), log.as_os_str().to_owned()]);
+    }
     if let Some(place) = target.own_shield() {
         args.extend(["--shield".into(), place.name.clone().into()]);
         if let Some(first) = target.cpus.first().filter(|_| target.cpus != place.cpus) {

@@ -20,6 +20,8 @@ const VALUE_CHARS_MAX: usize = 200;
 #[derive(Debug, Clone)]
 pub struct EventLog {
     file: Arc<File>,
+    /// Its absolute path.
+    path: Arc<Path>,
 }
 
 impl EventLog {
@@ -31,7 +33,14 @@ impl EventLog {
         let mut options = OpenOptions::new();
         let file = open_regular(path, options.append(true).create(true).mode(0o600))
             .map_err(|e| Error::open(Operation::Write, &path.display().to_string(), e))?;
-        Ok(EventLog { file: Arc::new(file) })
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        Ok(EventLog { file: Arc::new(file), path: path.into() })
+    }
+
+    /// Its absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Adds a line about this process itself.

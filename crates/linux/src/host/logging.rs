@@ -3,6 +3,7 @@
 use super::Host;
 use crate::error::{Operation, Result};
 use crate::files::event_log::{EventLog, log_result};
+use std::path::Path;
 
 impl Host {
     /// The same host, which writes every access to this log from now on.
@@ -10,6 +11,12 @@ impl Host {
     pub fn logging(mut self, log: Option<EventLog>) -> Host {
         self.log = log;
         self
+    }
+
+    /// The absolute path of the log, for another process of this program.
+    #[must_use]
+    pub fn log_path(&self) -> Option<&Path> {
+        self.log.as_ref().map(EventLog::path)
     }
 
     pub(crate) fn log_result<T>(

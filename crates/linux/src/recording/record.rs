@@ -1,6 +1,6 @@
 //! Recording a machine: a copy of the files that were read, without private data
-//! ([`crate::recording::redaction`]). Symbolic links on the way to a file are copied as links. So the
-//! recording has one copy of each file, and the same paths lead to it.
+//! ([`crate::recording::redaction`]). Symbolic links on the way to a file are copied as links. So
+//! the recording has one copy of each file, and the same paths lead to it.
 //!
 //! A recording contains only what was read; it never walks a tree. A failure to save is reported at
 //! the end and never disturbs the survey.

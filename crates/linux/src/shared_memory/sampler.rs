@@ -60,8 +60,8 @@ pub struct LoopLimits {
     pub threshold: u64,
 }
 
-/// The counter of [`crate::sys::clock::ticks`], without its fence on x86-64: reads of the loop need no
-/// order with other instructions.
+/// The counter of [`crate::sys::clock::ticks`], without its fence on x86-64: reads of the loop need
+/// no order with other instructions.
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
