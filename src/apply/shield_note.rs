@@ -165,9 +165,7 @@ impl fmt::Display for ShieldNote {
             Self::OtherShields { shields } => {
                 write!(f, "also active: {}", list_shields(shields))
             }
-            Self::Unchanged { shield } => {
-                write!(f, "shield {shield} is already active; nothing was changed")
-            }
+            Self::Unchanged { shield } => write!(f, "shield {shield} {UNCHANGED}"),
             Self::Repaired { shield } => write!(f, "shield {shield} {REPAIRED}"),
             Self::RepairHalted { why } => f.write_str(why),
             Self::ForeignValue { subject, drift } => {
@@ -182,12 +180,12 @@ impl fmt::Display for ShieldNote {
                 f.write_str("; undo restores the masks that they set")
             }
             Self::Rebooted { shield, journal } => {
-                let shield =
-                    shield.as_ref().map_or("a shield".to_owned(), |it| format!("shield {it}"));
-                write!(
-                    f,
-                    "the machine was rebooted after {shield} was applied, {REBOOTED} {journal}"
-                )
+                f.write_str("the machine was rebooted after ")?;
+                match shield {
+                    Some(shield) => write!(f, "shield {shield}")?,
+                    None => f.write_str("a shield")?,
+                }
+                write!(f, " was applied, {REBOOTED} {journal}")
             }
             Self::NotPublished { error } => {
                 write!(f, "`status` does not show this to other users: {error}")
@@ -195,10 +193,7 @@ impl fmt::Display for ShieldNote {
             Self::JournalLineDropped { line } => line.fmt(f),
             Self::JournalIncomplete { error } => write!(f, "the journal is incomplete: {error}"),
             Self::JournalNotWritten { answer } => {
-                write!(
-                    f,
-                    "the journal could not be written ({answer}), so undo continued without it"
-                )
+                write!(f, "the journal could not be written ({answer}), {WITHOUT_JOURNAL}")
             }
             Self::JournalRemoved { answer } => {
                 write!(f, "the journal could not be archived ({answer}) and was removed")
@@ -230,7 +225,9 @@ impl fmt::Display for ShieldNote {
     }
 }
 
+const UNCHANGED: &str = "is already active; nothing was changed";
 const REPAIRED: &str = "was active, but lacked some of its settings";
+const WITHOUT_JOURNAL: &str = "so undo continued without it";
 const UNDO_AGAIN: &str = "run `cpushield undo` again when the journal's directory is writable";
 const REBOOTED: &str = "so nothing of it is left; its journal is now";
 const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \

@@ -281,7 +281,7 @@ fn a_process_does_not_bring_a_higher_priority_than_the_policy_permits() {
     };
     assert_eq!(
         text,
-        "the process runs with SCHED_FIFO 51, and operators of shield cpushield may have a \
+        "the process runs with SCHED_FIFO 51, but operators of shield cpushield may have a \
          priority of 1 to 50"
     );
     assert_eq!(rule.as_deref(), Some("[shield.cpushield.operators] priority = 51"));
