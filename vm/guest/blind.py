@@ -255,7 +255,8 @@ class OtherEvents:
 
     def on_by_mount(self, _):
         self.on(self.MOUNT)
-        subprocess.run(["umount", f"{self.MOUNT}/events"], check=True)
+        # verify may have a file of it open for a moment.
+        subprocess.run(["umount", "-l", f"{self.MOUNT}/events"], check=True)
 
     def restore(self):
         for base in self.ELSEWHERE:
