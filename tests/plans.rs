@@ -31,7 +31,7 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
         "9,11,21,23/21,23",
         "cannot have an L3 cache to itself",
     ),
-    ("ghw-linux-amd64-offlineCPUs", "1", "at most 1", "1"),
+    ("ghw-linux-amd64-offlineCPUs", "1", "the maximum is 1", "1"),
     ("hwloc-128arm-2pa2n8cluster4co", "127", "126-127", "cannot have an L3 cache to itself"),
     ("hwloc-16em64t-4s2c2t-offlines", "7,15/15", "4,7,12,15/12,15", "3,7,11,15/11,15"),
     // Pairs that share an L2 cache, not numbered side by side.
@@ -48,10 +48,15 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
     // One CPU in each node.
     ("hwloc-2amd64-2n", "no CPU", "no CPU", "cannot have an L3 cache to itself"),
     // Two CPUs share the one L2 cache.
-    ("hwloc-2i386-2c-nohugepage", "1", "at most 1", "cannot have an L3 cache to itself"),
+    ("hwloc-2i386-2c-nohugepage", "1", "the maximum is 1", "cannot have an L3 cache to itself"),
     // One core.
     ("hwloc-2ps3-2t", "no CPU", "no CPU", "reports no L3 cache"),
-    ("hwloc-4em64t-2c2t-ignore-reorder", "1,3/3", "at most 1", "cannot have an L3 cache to itself"),
+    (
+        "hwloc-4em64t-2c2t-ignore-reorder",
+        "1,3/3",
+        "the maximum is 1",
+        "cannot have an L3 cache to itself",
+    ),
     // Modules of two cores that share an L2 cache are SMT siblings to the kernel.
     ("hwloc-64amd64-4s2n4ca2co", "62-63/63", "60-63/61,63", "cannot have an L3 cache to itself"),
     ("hwloc-8em64t-2s2ca2c", "3,7", "3,7", "3,7"),
