@@ -14,21 +14,18 @@ use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::trace::tracefs::TraceTexts;
 use cpushield_linux::{CpuSet, Host, sys::sched};
+use not_run::not_run;
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 use trace_dat_reader::TraceDat;
 
+#[path = "support/not_run.rs"]
+mod not_run;
 #[path = "../crates/linux/tests/support/trace_dat.rs"]
 mod trace_dat_reader;
-
-/// Bypasses the test harness, which hides the output of a test that passes.
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
 
 /// The directory of foreign traces; they are not part of the project.
 fn traces() -> Option<PathBuf> {

@@ -5,18 +5,17 @@ use cpushield::latency::{LatencyMeasurement, LatencyNote, LoadDone};
 use cpushield::load::KINDS;
 use cpushield_linux::{CpuSet, Host, Task, sys::sched};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+#[path = "support/not_run.rs"]
+mod not_run;
+use not_run::not_run;
+
 /// Two loads at the same time would slow each other down.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
 
 /// Takes the turn of a test, chooses the CPU to measure and makes a directory for its files. `None`
 /// on a machine with one CPU.

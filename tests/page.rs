@@ -8,20 +8,18 @@ use clap::Parser;
 use cpushield::cli::Cli;
 use serde_json::{Value, json};
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[path = "support/browser.rs"]
 mod browser;
 use browser::Browser;
+#[path = "support/not_run.rs"]
+mod not_run;
+use not_run::not_run;
 #[path = "support/documents.rs"]
 mod documents;
 use documents::{HOSTILE, latency, verified};
-
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
 
 /// A separate directory.
 struct Dir(PathBuf);

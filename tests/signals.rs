@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 #[path = "support/family.rs"]
 mod family;
+#[path = "support/not_run.rs"]
+mod not_run;
+use not_run::not_run;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cpushield");
 const SIGHUP: i32 = 1;
@@ -45,7 +48,7 @@ const AT_ONCE: usize = 4;
 fn cpu() -> Option<usize> {
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: one CPU is too few to measure one of them");
+        not_run("one CPU is too few to measure one of them");
         return None;
     }
     allowed.last()
@@ -114,9 +117,7 @@ fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
                 let what = format!("{words}: signal {signal} after {after_ms} ms");
                 match family {
                     Some(family) => ended_by_signal(child, &family, &what),
-                    None => {
-                        let _ = writeln!(std::io::stderr(), "NOT RUN: {what}: {}", said(child));
-                    }
+                    None => not_run(&format!("{what}: {}", said(child))),
                 }
             }
         }
@@ -203,7 +204,7 @@ fn each_subcommand_ends_when_its_output_has_no_reader() {
 fn each_subcommand_ends_when_its_terminal_closes() {
     let Some(cpu) = cpu() else { return };
     if Command::new("script").arg("--version").output().is_err() {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
+        not_run("no script(1) to make a terminal");
         return;
     }
     // With SIGHUP ignored, as by nohup(1), they should continue; they end all the same.

@@ -8,12 +8,15 @@ use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::EventFormat;
 use cpushield_linux::trace::ring_buffer::{self, PageLayout};
 use cpushield_linux::{CpuSet, Host, sys::sched};
+use not_run::not_run;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use std::{env, fs};
 use trace_dat::TraceDat;
 
+#[path = "support/not_run.rs"]
+mod not_run;
 #[path = "../crates/linux/tests/support/trace_dat.rs"]
 mod trace_dat;
 
@@ -48,7 +51,7 @@ fn traced_calls() -> Option<TraceEvidence> {
     let mut recorder = match TraceRecorder::arm(&host, &order) {
         Ok(recorder) => recorder,
         Err(absent) => {
-            eprintln!("NOT RUN: no trace here: {}", absent);
+            not_run(&format!("no trace here: {absent}"));
             return None;
         }
     };

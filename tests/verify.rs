@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 
 #[path = "support/family.rs"]
 mod family;
+#[path = "support/not_run.rs"]
+mod not_run;
 
 use family::family;
+use not_run::not_run;
 
 /// Both documents, as `--json` prints them.
 #[derive(serde::Deserialize)]
@@ -33,7 +36,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 fn cpu() -> Option<usize> {
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
-        eprintln!("NOT RUN: one CPU is too few to watch one from another");
+        not_run("one CPU is too few to watch one from another");
         return None;
     }
     allowed.last()
@@ -201,7 +204,7 @@ fn counter_differences_agree_with_another_program() {
     let data = std::env::var_os("CPUSHIELD_DATA").map_or(shared, PathBuf::from);
     let dir = data.join("interrupts/wa-exynos-8cpu");
     let Ok(found) = std::fs::read_to_string(dir.join("diff-expected")) else {
-        eprintln!("NOT RUN: no readings of others at {}", dir.display());
+        not_run(&format!("no readings of others at {}", dir.display()));
         return;
     };
     let snapshot = |name: &str| {

@@ -7,11 +7,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "support/not_run.rs"]
+mod not_run;
+use not_run::not_run;
+
 /// A CPU to take for shielded, when there is another.
 fn cpu() -> Option<usize> {
     let allowed = sched::affinity(0).unwrap();
     if allowed.len() < 2 {
-        let _ = writeln!(std::io::stderr(), "NOT RUN: one CPU is too few to watch from another");
+        not_run("one CPU is too few to watch from another");
         return None;
     }
     allowed.last()
@@ -120,7 +124,7 @@ impl Terminal {
     /// shell does before it becomes the program.
     fn start(before: &str) -> Option<Terminal> {
         if Command::new("script").arg("--version").output().is_err() {
-            let _ = writeln!(std::io::stderr(), "NOT RUN: no script(1) to make a terminal");
+            not_run("no script(1) to make a terminal");
             return None;
         }
         let program = env!("CARGO_BIN_EXE_cpushield");

@@ -2,6 +2,7 @@
 //! the shell accept them.
 
 use super::grub::Machine;
+use crate::not_run::not_run;
 use clap::Parser;
 use cpushield::apply;
 use cpushield::boot::early::{
@@ -410,10 +411,10 @@ fn systemd_accepts_the_units() {
                 let old = errors.contains("unrecognized option");
                 assert!(said.status.success() || old, "{errors}");
                 if old {
-                    eprintln!("NOT RUN: this systemd-analyze looks at other units too");
+                    not_run("this systemd-analyze looks at other units too");
                 }
             }
-            Err(error) => eprintln!("NOT RUN: systemd-analyze: {error}"),
+            Err(error) => not_run(&format!("systemd-analyze: {error}")),
         }
     }
     std::fs::remove_dir_all(dir).unwrap();

@@ -3,6 +3,7 @@
 //! programs run here in separate namespaces; `cargo xtask vm test enable-init-scripts` lets them
 //! shield a CPU.
 
+use crate::not_run::not_run;
 use cpushield::boot::InitSystem;
 use cpushield::boot::early::{self, RunningUnit, StartCommand, StartTarget};
 use cpushield_linux::{CommandOutput, Host, Store};
@@ -66,7 +67,7 @@ fn real_init_programs_start_the_script_at_boot() {
         let root = match unpack_root(kind) {
             Ok(root) => root,
             Err(why) => {
-                eprintln!("NOT RUN: {kind}: {why}");
+                not_run(&format!("{kind}: {why}"));
                 continue;
             }
         };

@@ -27,6 +27,9 @@ mod trial_over;
 mod trouble;
 mod words;
 
+#[path = "../support/not_run.rs"]
+mod not_run;
+
 use cpushield::boot::grub::generator;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::running_lint::nohz_full_difference;

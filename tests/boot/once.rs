@@ -3,6 +3,7 @@
 
 use super::grub::Machine;
 use super::{make_plan, request_cpus};
+use crate::not_run::not_run;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, SettledAs, WrittenParameters, loaders, status, trial};
@@ -212,7 +213,7 @@ fn the_label_that_the_real_extlinux_boots_once_is_read() {
         }
     } else {
         let why = String::from_utf8_lossy(&done.stderr).into_owned();
-        eprintln!("NOT RUN: the real extlinux (package extlinux, as root): {why}");
+        not_run(&format!("the real extlinux (package extlinux, as root): {why}"));
     }
     std::fs::remove_dir_all(dir).unwrap();
 }

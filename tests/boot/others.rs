@@ -2,6 +2,7 @@
 //! restored byte for byte. Also reads real files of other machines in place.
 
 use super::{make_plan, words};
+use crate::not_run::not_run;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, BootWarning, FileFate, SettledAs, loaders, trial};
@@ -437,7 +438,7 @@ pub fn find_boot_data() -> Option<std::path::PathBuf> {
     if dir.is_dir() {
         return Some(dir);
     }
-    eprintln!("NOT RUN: there are no recorded boot files at {}", dir.display());
+    not_run(&format!("no recorded boot files at {}", dir.display()));
     None
 }
 

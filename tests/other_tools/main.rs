@@ -2,6 +2,8 @@
 //! tools make them on recorded machines. tuned's own code reads the same profiles, and the profiles
 //! and drop-ins that cpushield makes are read by tuned's code and by systemd.
 
+#[path = "../support/not_run.rs"]
+mod not_run;
 mod obstacles;
 mod odd_setups;
 
@@ -16,17 +18,12 @@ use cpushield::survey::other_tools::{
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::{CpuSet, Host};
+use not_run::not_run;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// Bypasses the test harness, which hides the output of a test that passes.
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
 
 fn project() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -1,5 +1,6 @@
 //! Foreign machines, read in place, and the project's own with their expected output.
 
+use crate::not_run::not_run;
 use cpushield::survey::{Machine, survey};
 use cpushield_linux::Host;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,11 @@ pub fn data() -> Option<PathBuf> {
     let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     let dir = given.unwrap_or_else(shared);
     if !dir.join("machines/index.csv").is_file() {
-        eprintln!("NOT RUN: no recorded machines of others at {}", dir.display());
+        not_run(&format!("no recorded machines of others at {}", dir.display()));
         return None;
     }
     if Command::new("zstd").arg("--version").output().is_err() {
-        eprintln!("NOT RUN: zstd is not installed; the recorded machines of others are packed");
+        not_run("zstd is not installed; the recorded machines of others are packed");
         return None;
     }
     Some(dir)

@@ -34,6 +34,8 @@ mod units_in_slice;
 mod whole_policy;
 mod workqueues;
 
+#[path = "../support/not_run.rs"]
+mod not_run;
 #[path = "../support/schemas.rs"]
 mod schemas;
 

@@ -3,6 +3,7 @@
 //! not permit. Other users see the active shields.
 
 use crate::bench::{Bench, Scratch, Tree};
+use crate::not_run::not_run;
 use crate::trees::{self, Task};
 use cpushield::apply::{self, PublicState};
 use cpushield::change::Change;
@@ -76,7 +77,7 @@ fn only_lists_of_tasks_are_given_to_the_group() {
     assert_eq!(given(&first), wanted);
     bench.apply(&bench.host(), &first).unwrap();
     if access(&bench, &wanted[0]).0 != GROUP {
-        println!("NOT RUN: only root can give files away");
+        not_run("only root can give files away");
         return;
     }
     for path in &wanted {
@@ -312,11 +313,6 @@ fn the_helper_answers_at_its_standard_input_and_ends() {
     let mut alone = Command::new(program);
     let ended = alone.arg(OPERATOR_COMMAND).stdin(Stdio::null()).output().unwrap();
     assert!(ended.status.success() && ended.stdout.is_empty());
-}
-
-/// Bypasses the test harness, which hides the output of a test that passes.
-fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
 }
 
 /// A user that calls the helper by sudo chooses what it inherits. With the lock it must neither

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 mod measurements;
+#[path = "../support/not_run.rs"]
+mod not_run;
 mod pages;
 mod plans;
 #[path = "../support/schemas.rs"]
 mod schemas;
 mod shields;
-use schemas::{not_run, python, validate};
+use not_run::not_run;
+use schemas::{python, validate};
 
 /// Makes a test of each check. The test demands that the check validates documents of exactly these
 /// schemas, and that it sees other documents rejected.

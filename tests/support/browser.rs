@@ -1,5 +1,6 @@
 //! A browser that a test drives by the DevTools protocol, over a pipe.
 
+use crate::not_run::not_run;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -25,8 +26,7 @@ impl Browser {
         };
         let Some(name) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(there)
         else {
-            let why = "NOT RUN: chromium is not installed (scripts/need rust tests)";
-            let _ = writeln!(std::io::stderr(), "{why}");
+            not_run("chromium is not installed (scripts/need rust tests)");
             return None;
         };
         // The protocol goes over the descriptors 3 and 4.

@@ -1,13 +1,10 @@
 //! The validator of JSON schemas: a Python with `jsonschema`.
 
+use crate::not_run::not_run;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-pub fn not_run(why: &str) {
-    let _ = writeln!(std::io::stderr(), "NOT RUN: {why}");
-}
 
 /// A Python with a validator.
 pub fn python() -> Option<PathBuf> {

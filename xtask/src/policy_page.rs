@@ -76,6 +76,7 @@ impl RoffWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::process::Command;
 
     #[test]
@@ -94,7 +95,7 @@ mod tests {
                 let warnings = String::from_utf8_lossy(&groff.stderr);
                 assert!(warnings.is_empty(), "{warnings}");
             }
-            Err(error) => eprintln!("NOT RUN: groff: {error}"),
+            Err(error) => writeln!(std::io::stderr(), "NOT RUN: groff: {error}").unwrap(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::trace::ring_buffer::{self, LostRecords};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 use trace_dat::TraceDat;
@@ -18,7 +19,8 @@ fn traces() -> Option<PathBuf> {
     if dir.is_dir() {
         return Some(dir);
     }
-    eprintln!("NOT RUN: no external traces at {}", dir.display());
+    // The test harness hides the output of a test that passes.
+    let _ = writeln!(std::io::stderr(), "NOT RUN: no external traces at {}", dir.display());
     None
 }
 

@@ -174,6 +174,7 @@ impl EventGroup {
 mod tests {
     use super::*;
     use crate::sys::sched;
+    use std::io::Write;
     use std::time::Duration;
 
     #[test]
@@ -193,7 +194,10 @@ mod tests {
         };
         match std::thread::spawn(job).join().unwrap() {
             Ok((before, after)) => assert!(after >= before + 20, "{before} {after}"),
-            Err(error) => println!("NOT RUN: no permission to count, or no perf: {error}"),
+            Err(error) => {
+                writeln!(io::stderr(), "NOT RUN: no permission to count, or no perf: {error}")
+                    .unwrap();
+            }
         }
         let error = CpuEvent::open(usize::MAX, switches).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -220,7 +224,10 @@ mod tests {
                 assert!(enabled >= 20_000_000, "{before:?} {after:?}");
                 assert_eq!(enabled, after.running_ns - before.running_ns);
             }
-            Err(error) => println!("NOT RUN: no permission to count, or no perf: {error}"),
+            Err(error) => {
+                writeln!(io::stderr(), "NOT RUN: no permission to count, or no perf: {error}")
+                    .unwrap();
+            }
         }
         let none = EventGroup::open(cpu, &[]).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::InvalidInput);

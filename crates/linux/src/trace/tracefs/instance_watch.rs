@@ -342,6 +342,7 @@ fn parse_fanotify_events(mut bytes: &[u8]) -> Vec<(Option<File>, i32)> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::io::Write;
     use std::path::PathBuf;
     use std::process::Command;
 
@@ -404,7 +405,8 @@ mod tests {
         let writes = mounted.map_err(io::Error::from);
         let writes = writes.and_then(|()| FileSystemWrites::start(&host, "/mine"));
         if let Err(why) = &writes {
-            eprintln!("NOT RUN: a file system of its own cannot be watched: {why}");
+            writeln!(io::stderr(), "NOT RUN: a file system of its own cannot be watched: {why}")
+                .unwrap();
         }
         if let Ok(writes) = writes {
             let root = dir.join("mine/instances/cpushield-1");
