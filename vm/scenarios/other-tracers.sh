@@ -14,8 +14,8 @@ for name in trace-cmd perf rtla bpftrace kernelshark; do
     kill $!
     wait $! 2>/dev/null
 done
-# On another CPU: on the same one verify refuses to delay the gap sampler of the other.
-cpushield verify --cpus 2 --for 1000s >/dev/null 2>&1 &
+# On another CPU: on the same one verify refuses to delay the gap sampler of the other. Its trace interrupts the shield.
+cpushield verify --cpus 2 --for 1000s --disturb >/dev/null 2>&1 &
 other=$!
 for _ in $(seq 200); do grep -q 1 /sys/kernel/tracing/instances/cpushield-*/tracing_on 2>/dev/null && break; sleep 0.1; done
 claim "it warns of another verify" test "$(warnings "cpushield ($other)" | grep -c '^warning')" = 1
