@@ -2,13 +2,13 @@
 # a contiguous part of that log, and `verify` reports the same number of entries from user mode.
 # guest: 6.12-rt --interrupt-log --net --timeout 600 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=4000"
 # guest, slow: 6.1-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
-# guest, slow: 6.1-rt --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
+# guest, slow: 6.1-rt --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
 # guest, slow: 6.12 --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
-# guest, slow: 6.12 --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
+# guest, slow: 6.12 --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
 # guest, slow: 6.12-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
-# guest, slow: 6.12-rt --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
+# guest, slow: 6.12-rt --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
 # guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
-# guest, slow: sid-rt --interrupt-log --net --timeout 1200 --append "cpushield.entries=20000"
+# guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
 . /host/lib.sh
 needs apply add verify
 echo 1 >/proc/sys/kernel/printk # backtraces of NMIs would use the serial line
