@@ -1,8 +1,6 @@
 //! The command lines of recorded machines and of the guests of docs/isolcpus.md, compared with what
 //! those kernels show.
 
-#[path = "support/not_run.rs"]
-mod not_run;
 #[expect(dead_code, reason = "tests/machines.rs uses the rest")]
 mod recorded;
 

@@ -1,7 +1,5 @@
 //! Foreign machines and the project's own: the survey is compared with independent facts.
 
-#[path = "support/not_run.rs"]
-mod not_run;
 mod recorded;
 
 use cpushield::report::blocks::{terminal_blocks, unpainted};

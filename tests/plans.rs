@@ -1,7 +1,5 @@
 //! The proposals for real machines: a person has reviewed each choice.
 
-#[path = "support/not_run.rs"]
-mod not_run;
 mod recorded;
 
 use cpushield::boot;

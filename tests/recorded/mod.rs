@@ -1,12 +1,15 @@
 //! Foreign machines, read in place, and the project's own with their expected output.
 
-use crate::not_run::not_run;
 use cpushield::survey::{Machine, survey};
 use cpushield_linux::Host;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::{env, fs};
+
+#[path = "../support/not_run.rs"]
+mod not_run;
+use not_run::not_run;
 
 /// The directory of foreign machines; they are not part of the project.
 pub fn data() -> Option<PathBuf> {
