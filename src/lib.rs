@@ -38,3 +38,7 @@ pub mod verify;
 pub mod with_text;
 pub mod worker;
 pub mod workflow;
+
+#[cfg(test)]
+#[path = "../tests/support/not_run.rs"]
+mod not_run;

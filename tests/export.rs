@@ -15,6 +15,7 @@ use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::trace::tracefs::TraceTexts;
 use cpushield_linux::{CpuSet, Host, sys::sched};
 use not_run::not_run;
+use shared_data::shared_data;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,19 +25,14 @@ use trace_dat_reader::TraceDat;
 
 #[path = "support/not_run.rs"]
 mod not_run;
+#[path = "support/shared_data.rs"]
+mod shared_data;
 #[path = "../crates/linux/tests/support/trace_dat.rs"]
 mod trace_dat_reader;
 
 /// The directory of foreign traces; they are not part of the project.
 fn traces() -> Option<PathBuf> {
-    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
-    let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let dir = given.unwrap_or_else(shared).join("traces/trace.dat");
-    if !dir.is_dir() {
-        not_run(&format!("no traces of others at {}", dir.display()));
-        return None;
-    }
-    Some(dir)
+    shared_data("traces/trace.dat")
 }
 
 fn trace_cmd() -> bool {

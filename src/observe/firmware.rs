@@ -157,7 +157,7 @@ pub fn witness(before: &SmiCounts, after: &SmiCounts) -> WitnessReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use crate::not_run::not_run;
 
     #[test]
     fn a_counter_that_is_missing_or_goes_back_is_no_zero() {
@@ -205,7 +205,7 @@ mod tests {
                 let cpu = cpus.first().unwrap();
                 assert!(between(&before, &after, cpu).unwrap() > 0, "{before:?} {after:?}");
             }
-            Err(why) => writeln!(io::stderr(), "NOT RUN: {why}").unwrap(),
+            Err(why) => not_run(&why.to_string()),
         }
         if is_guest(&host) == Some(true) {
             let absent = SmiCounter::start(&host, &cpus).read().unwrap_err();

@@ -1,6 +1,6 @@
 //! Experiment → blocks: the table in the form of the LinuxCNC wiki, then what it means. The table
 //! has a row for each configuration and a column for each measurement, and shows the worst of all
-//! repetitions. Pure.
+//! repetitions in nanoseconds. Pure.
 
 use super::blocks::words;
 use super::blocks::{
@@ -191,7 +191,7 @@ fn matrix(experiment: &Experiment) -> Table {
             rows.push(empty.chain(least).collect());
         }
     }
-    let caption = format!("{}: the worst of all repetitions", experiment.name);
+    let caption = format!("{}: the worst of all repetitions, in ns", experiment.name);
     Table { caption, head: TableHead::Names, columns, rows }
 }
 
@@ -208,11 +208,11 @@ fn averages(experiment: &Experiment) -> Table {
         if means.iter().any(Option::is_some) {
             let mut cells = vec![TableCell::new(&row.name)];
             let means = means.into_iter();
-            cells.extend(means.map(|mean| TableCell::known(mean.map(span))));
+            cells.extend(means.map(|mean| TableCell::known(mean.map(words::grouped))));
             rows.push(cells);
         }
     }
-    let caption = "Average latency of the observed events, over all repetitions".to_owned();
+    let caption = "Average latency in ns of the observed events, over all repetitions".to_owned();
     Table { caption, head: TableHead::Caption, columns, rows }
 }
 
@@ -229,14 +229,15 @@ fn worst_cell(experiment: &Experiment, row: usize, track: (usize, u64)) -> Table
     // Without events, the figure is the threshold that none reached.
     let tracks = experiment.runs(row, track.0).iter().filter_map(|run| run.track(track.1));
     let below = if tracks.map(|track| track.samples).sum::<u64>() == 0 { "<" } else { "" };
-    TableCell::toned(tone, format!("{below}{}{}", span(worst), if doubtful { "*" } else { "" }))
+    let mark = if doubtful { "*" } else { "" };
+    TableCell::toned(tone, format!("{below}{}{mark}", words::grouped(worst)))
 }
 
-/// `from 5.2 µs`: the best of all repetitions; empty where they do not differ.
+/// `from 5,214`: the best of all repetitions; empty where they do not differ.
 fn least_of_several(experiment: &Experiment, row: usize, track: (usize, u64)) -> String {
     let figures = experiment.figures(row, track);
     match (figures.iter().min(), figures.iter().max()) {
-        (Some(least), Some(most)) if least < most => format!("from {}", span(*least)),
+        (Some(least), Some(most)) if least < most => format!("from {}", words::grouped(*least)),
         _ => String::new(),
     }
 }
@@ -254,8 +255,8 @@ fn legend(experiment: &Experiment) -> Vec<TextLine> {
     }
     let repetitions = many(experiment.repeats, "repetition");
     let mut lines = vec![format!(
-        "{}, the worst of {repetitions} in alternating order, with the best below; * doubtful, - \
-         not measured",
+        "{}, in ns: the worst of {repetitions} in alternating order, with the best below; \
+         * doubtful, - not measured",
         kinds.join(", or "),
     )];
     for column in &experiment.columns {

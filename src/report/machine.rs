@@ -7,7 +7,10 @@ use super::lint::lint_blocks;
 use super::table::many;
 use crate::boot::LintFinding;
 use crate::plan::Readiness;
-use crate::survey::{CgroupMode, CoreKind, Irq, IrqMovability, Machine, SurveyFinding, Topology};
+use crate::survey::{
+    CgroupMode, CoreKind, IdleState, IdleStates, Irq, IrqMovability, Machine, SurveyFinding,
+    Topology,
+};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 
@@ -173,17 +176,24 @@ fn power(machine: &Machine) -> String {
         Some(driver) => format!("cpufreq driver {driver}"),
         None => "no cpufreq driver".to_owned(),
     });
-    let states: Vec<String> = power
-        .idle_states
-        .iter()
-        .filter(|state| !state.disabled)
-        .map(|state| format!("{} {} µs", state.name, state.latency_us))
-        .collect();
     parts.extend(power.turbo.map(|on| format!("turbo {}", if on { "on" } else { "off" })));
-    if !states.is_empty() {
-        parts.push(format!("idle states {}", states.join(", ")));
-    }
+    let several = power.idle_states.len() > 1;
+    parts.extend(power.idle_states.iter().map(|states| idle_states(states, several)));
     parts.join("; ")
+}
+
+/// `idle states POLL 0 µs, C1 2 µs (off)`, with the CPUs where others differ.
+fn idle_states(IdleStates { cpus, states }: &IdleStates, several: bool) -> String {
+    let states = states.iter().map(|IdleState { name, latency_us, disabled, usage }| {
+        let remark = match (disabled, usage) {
+            (true, _) => " (off)",
+            (false, Some(0)) => " (never entered)",
+            (false, _) => "",
+        };
+        format!("{name} {latency_us} µs{remark}")
+    });
+    let cpus = if several { format!(" of CPU {cpus}:") } else { String::new() };
+    format!("idle states{cpus} {}", states.collect::<Vec<_>>().join(", "))
 }
 
 fn tracing(machine: &Machine) -> String {

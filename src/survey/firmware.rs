@@ -50,6 +50,7 @@ fn check_idle(machine: &Machine) -> Option<SurveyFinding> {
         .power
         .idle_states
         .iter()
+        .flat_map(|cpus| &cpus.states)
         .filter(|state| !state.disabled && state.latency_us > DEEP_US)
         .max_by_key(|state| state.latency_us)?;
     Some(finding(

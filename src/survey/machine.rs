@@ -372,13 +372,24 @@ pub struct PowerManagement {
     pub governors: BTreeMap<String, CpuSet>,
     /// `cpuidle` driver.
     pub cpuidle_driver: Option<String>,
-    /// Idle states of the first CPU: name and exit latency in µs.
-    pub idle_states: Vec<IdleState>,
+    /// The idle states of the online CPUs; CPUs with the same states share an entry. On machines
+    /// with more than 64 CPUs, those of one CPU of each core type.
+    pub idle_states: Vec<IdleStates>,
     /// Whether turbo or boost is allowed.
     pub turbo: Option<bool>,
 }
 
-/// An idle state.
+/// The idle states of some CPUs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct IdleStates {
+    /// The CPUs whose states were read.
+    pub cpus: CpuSet,
+    /// The states, the shallowest first.
+    pub states: Vec<IdleState>,
+}
+
+/// An idle state (`Documentation/admin-guide/pm/cpuidle.rst`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
@@ -388,6 +399,10 @@ pub struct IdleState {
     pub latency_us: u64,
     /// Whether it is switched off (`disable`).
     pub disabled: bool,
+    /// How often the CPUs together have entered it (`usage`); `None` before 2.6.24 and where a
+    /// recording does not have the file.
+    #[serde(default)]
+    pub usage: Option<u64>,
 }
 
 /// Hypervisor and container.

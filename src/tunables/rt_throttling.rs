@@ -25,6 +25,9 @@ It affects only real-time tasks, so it is set for the workload `cyclic`, and for
 Cost: a real-time task that never sleeps keeps everything else off its CPU, including that CPU's
 kernel threads; on PREEMPT_RT that can stop the whole machine. `cpushield run` raises the priority
 of those threads above that of the task.
+Where a kernel throttles, a task with a priority above 1 can have the opposite effect: it delays an
+RCU reader that was boosted to priority 1 (CONFIG_RCU_BOOST). On 6.1 PREEMPT_RT, `verify` then waits
+for RCU without a limit; the priority 1 avoids that.
 
 Source: sched_rt_period_timer() in kernel/sched/rt.c (6.1);
 Documentation/scheduler/sched-rt-group.rst.",

@@ -61,12 +61,14 @@ fn table_rows(document: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | "))
 }
 
-/// The description of a key of the policy file; an option has the same name with hyphens.
+/// The description of a key of the policy file, with or without the table that it is in; an option
+/// has the same name with hyphens.
 fn find_policy_key(words: &str) -> Option<ExplainPage> {
     let wanted = words.trim_start_matches("--").replace('-', "_");
     let (key, meaning) = table_rows(POLICY)
         .filter_map(|(key, meaning)| Some((key.strip_prefix('`')?.strip_suffix('`')?, meaning)))
-        .find(|(key, meaning)| *key == wanted && !meaning.contains(" | "))?;
+        .filter(|(_, meaning)| !meaning.contains(" | "))
+        .find(|(key, _)| *key == wanted || key.rsplit('.').next() == Some(wanted.as_str()))?;
     let text = "All keys, with an example: `cpushield explain policy`.";
     Some(ExplainPage::new("policy key", key, meaning, text))
 }
@@ -258,6 +260,19 @@ mod tests {
             assert_eq!((page.name.as_ref(), page.kind), (name, kind), "{words}");
         }
         assert!(explain("term").is_err());
+    }
+
+    #[test]
+    fn a_key_of_a_policy_is_explained_with_and_without_its_table() {
+        for (words, key) in [
+            ("two_witnesses", "limits.two_witnesses"),
+            ("limits.max_gap", "limits.max_gap"),
+            ("--whole-node", "whole_node"),
+            ("linuxcnc", "limits.linuxcnc"),
+        ] {
+            let page = explain(words).unwrap();
+            assert_eq!((page.name.as_ref(), page.kind), (key, "policy key"), "{words}");
+        }
     }
 
     #[test]

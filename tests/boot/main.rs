@@ -29,6 +29,8 @@ mod words;
 
 #[path = "../support/not_run.rs"]
 mod not_run;
+#[path = "../support/shared_data.rs"]
+mod shared_data;
 
 use cpushield::boot::grub::generator;
 use cpushield::boot::plan::{BootRequest, for_words, plan};

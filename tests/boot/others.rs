@@ -2,13 +2,12 @@
 //! restored byte for byte. Also reads real files of other machines in place.
 
 use super::{make_plan, words};
-use crate::not_run::not_run;
+use crate::shared_data::shared_data;
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, BootWarning, FileFate, SettledAs, loaders, trial};
 use cpushield::policy::ShieldRequest;
 use cpushield_linux::{CommandOutput, Host};
-use std::path::Path;
 
 use super::grub::Machine;
 
@@ -430,16 +429,7 @@ fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
 
 /// Finds the recorded loader files of other machines.
 pub fn find_boot_data() -> Option<std::path::PathBuf> {
-    let dir = std::env::var_os("CPUSHIELD_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data"),
-        std::path::PathBuf::from,
-    );
-    let dir = dir.join("boot");
-    if dir.is_dir() {
-        return Some(dir);
-    }
-    not_run(&format!("no recorded boot files at {}", dir.display()));
-    None
+    shared_data("boot")
 }
 
 /// Files of real machines, and those of grubby's tests.

@@ -9,22 +9,19 @@ use std::{env, fs};
 
 #[path = "../support/not_run.rs"]
 mod not_run;
+#[path = "../support/shared_data.rs"]
+mod shared_data;
 use not_run::not_run;
+use shared_data::shared_data;
 
 /// The directory of foreign machines; they are not part of the project.
 pub fn data() -> Option<PathBuf> {
-    let given = env::var_os("CPUSHIELD_DATA").map(PathBuf::from);
-    let shared = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
-    let dir = given.unwrap_or_else(shared);
-    if !dir.join("machines/index.csv").is_file() {
-        not_run(&format!("no recorded machines of others at {}", dir.display()));
-        return None;
-    }
+    let index = shared_data("machines/index.csv")?;
     if Command::new("zstd").arg("--version").output().is_err() {
         not_run("zstd is not installed; the recorded machines of others are packed");
         return None;
     }
-    Some(dir)
+    Some(index.parent()?.parent()?.to_owned())
 }
 
 /// A foreign machine, unpacked once.

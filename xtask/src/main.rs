@@ -5,6 +5,9 @@ mod docs;
 mod exit_codes;
 mod kernel_names;
 mod man;
+#[cfg(test)]
+#[path = "../../tests/support/not_run.rs"]
+mod not_run;
 mod policy_page;
 mod roff;
 mod units;

@@ -76,7 +76,7 @@ impl RoffWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use crate::not_run::not_run;
     use std::process::Command;
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
                 let warnings = String::from_utf8_lossy(&groff.stderr);
                 assert!(warnings.is_empty(), "{warnings}");
             }
-            Err(error) => writeln!(std::io::stderr(), "NOT RUN: groff: {error}").unwrap(),
+            Err(error) => not_run(&format!("groff: {error}")),
         }
     }
 }

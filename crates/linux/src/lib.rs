@@ -17,6 +17,10 @@ pub mod sys;
 pub mod text;
 pub mod trace;
 
+#[cfg(test)]
+#[path = "../../../tests/support/not_run.rs"]
+mod not_run;
+
 pub use cpuset::CpuSet;
 pub use error::{Error, Operation, Result};
 pub use files::documents::UserFiles;

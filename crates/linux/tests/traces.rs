@@ -2,26 +2,21 @@
 
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::trace::ring_buffer::{self, LostRecords};
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::{env, fs};
+use shared_data::shared_data;
+use std::fs;
+use std::path::PathBuf;
 use trace_dat::TraceDat;
 
+#[path = "../../../tests/support/not_run.rs"]
+mod not_run;
+#[path = "../../../tests/support/shared_data.rs"]
+mod shared_data;
 #[path = "support/trace_dat.rs"]
 mod trace_dat;
 
 /// The directory of the traces, which are not part of the project.
 fn traces() -> Option<PathBuf> {
-    let dir = env::var_os("CPUSHIELD_DATA")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"))
-        .join("traces/trace.dat");
-    if dir.is_dir() {
-        return Some(dir);
-    }
-    // The test harness hides the output of a test that passes.
-    let _ = writeln!(std::io::stderr(), "NOT RUN: no external traces at {}", dir.display());
-    None
+    shared_data("traces/trace.dat")
 }
 
 /// The time, event and task of every record of a CPU.

@@ -9,6 +9,7 @@ mod firmware_updates;
 mod kernel_options;
 mod memory_speed;
 mod pcie_aspm;
+mod usb;
 mod vfio;
 mod virtualization;
 
@@ -47,6 +48,7 @@ const SUBJECTS: &[(&str, SubjectReader)] = &[
     ("memory speed", memory_speed::read),
     ("PCIe ASPM policy", pcie_aspm::read_policy),
     ("PCIe ASPM of devices", pcie_aspm::read_links),
+    ("USB controllers", usb::read),
     ("EFI runtime services", efi_runtime::read),
     ("fwupd-refresh.timer", firmware_updates::read),
     ("console", console::read),
@@ -127,6 +129,11 @@ mod tests {
         ("sys/bus/pci/drivers/vfio-pci/0000:04:00.0", "->../../devices/0000:04:00.0"),
         ("sys/bus/pci/drivers/vfio-pci/bind", ""),
         ("sys/kernel/iommu_groups/7/type", "DMA\n"),
+        ("sys/bus/usb/devices/usb1", "->../../../devices/pci0000:00/0000:00:14.0/usb1"),
+        ("sys/bus/usb/devices/usb2", "->../../../devices/pci0000:00/0000:00:14.0/usb2"),
+        ("sys/bus/usb/devices/1-0:1.0", "->../../../devices/pci0000:00/0000:00:14.0/usb1/1-0:1.0"),
+        ("sys/bus/usb/devices/usb3", "->../../../devices/pci0000:00/0000:00:1a.0/usb3"),
+        ("sys/bus/usb/devices/3-1", "->../../../devices/pci0000:00/0000:00:1a.0/usb3/3-1"),
         ("etc/systemd/system/timers.target.wants/fwupd-refresh.timer", ""),
         ("sys/module/kernel/parameters/consoleblank", "600\n"),
         ("sys/class/graphics/fbcon/cursor_blink", "1\n"),
@@ -140,6 +147,9 @@ mod tests {
     const GOOD: &[(&str, &str)] = &[
         ("sys/firmware/acpi/tables/DMAR", ""),
         ("sys/class/iommu/dmar0/uevent", ""),
+        ("sys/bus/usb/devices/usb1", "->../../../devices/pci0000:00/0000:00:14.0/usb1"),
+        ("sys/bus/usb/devices/usb2", "->../../../devices/pci0000:00/0000:00:14.0/usb2"),
+        ("sys/bus/usb/devices/2-4.1", "->../../../devices/pci0000:00/0000:00:14.0/usb2/2-4/2-4.1"),
         ("sys/module/pcie_aspm/parameters/policy", "[default] powersave\n"),
         ("sys/bus/pci/devices/0000:03:00.0/link/l1_aspm", "0\n"),
         ("etc/systemd/system/timers.target.wants/logrotate.timer", ""),
@@ -174,6 +184,7 @@ mod tests {
             "memory-speed",
             "pcie-aspm",
             "pcie-link-sleep",
+            "unused-usb",
             "efi-runtime",
             "fwupd-refresh",
             "console-blank",

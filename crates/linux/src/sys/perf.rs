@@ -173,8 +173,8 @@ impl EventGroup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::not_run::not_run;
     use crate::sys::sched;
-    use std::io::Write;
     use std::time::Duration;
 
     #[test]
@@ -194,10 +194,7 @@ mod tests {
         };
         match std::thread::spawn(job).join().unwrap() {
             Ok((before, after)) => assert!(after >= before + 20, "{before} {after}"),
-            Err(error) => {
-                writeln!(io::stderr(), "NOT RUN: no permission to count, or no perf: {error}")
-                    .unwrap();
-            }
+            Err(error) => not_run(&format!("no permission to count, or no perf: {error}")),
         }
         let error = CpuEvent::open(usize::MAX, switches).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
@@ -224,10 +221,7 @@ mod tests {
                 assert!(enabled >= 20_000_000, "{before:?} {after:?}");
                 assert_eq!(enabled, after.running_ns - before.running_ns);
             }
-            Err(error) => {
-                writeln!(io::stderr(), "NOT RUN: no permission to count, or no perf: {error}")
-                    .unwrap();
-            }
+            Err(error) => not_run(&format!("no permission to count, or no perf: {error}")),
         }
         let none = EventGroup::open(cpu, &[]).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::InvalidInput);

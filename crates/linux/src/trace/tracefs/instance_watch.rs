@@ -341,8 +341,8 @@ fn parse_fanotify_events(mut bytes: &[u8]) -> Vec<(Option<File>, i32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::not_run::not_run;
     use std::fs;
-    use std::io::Write;
     use std::path::PathBuf;
     use std::process::Command;
 
@@ -405,8 +405,7 @@ mod tests {
         let writes = mounted.map_err(io::Error::from);
         let writes = writes.and_then(|()| FileSystemWrites::start(&host, "/mine"));
         if let Err(why) = &writes {
-            writeln!(io::stderr(), "NOT RUN: a file system of its own cannot be watched: {why}")
-                .unwrap();
+            not_run(&format!("a file system of its own cannot be watched: {why}"));
         }
         if let Ok(writes) = writes {
             let root = dir.join("mine/instances/cpushield-1");
