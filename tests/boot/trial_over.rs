@@ -172,7 +172,7 @@ fn entries_that_keep_the_default_stay_too() {
             // The firmware reads one `tryboot.txt`, which has the written words already.
             Err(error) => {
                 assert_eq!(name, "raspberry-pi", "{error}");
-                let why = "tryboot.txt has the parameters that are already written";
+                let why = "tryboot.txt already has the written parameters";
                 assert!(error.to_string().contains(why), "{error}");
                 assert_eq!(between, boot_files(&machine), "{name}");
             }
