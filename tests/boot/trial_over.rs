@@ -146,7 +146,7 @@ fn a_trial_leaves_the_written_words_in_place() {
             assert!(grows || now.get(path) == Some(text), "{name}: {}", path.display());
         }
         let text = terminal_blocks(&boot_written_blocks(&written), usize::MAX, &unpainted);
-        let kept = format!("until the trial has passed, these stay: {FIRST}\n");
+        let kept = format!("kept until the trial has passed: {FIRST}\n");
         assert!(text.contains(&kept), "{name}: {text}");
         // Undo goes back to the text before the first change.
         undo(loader, &machine);
