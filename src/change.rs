@@ -12,7 +12,7 @@ use check::{check_cpus, check_path, check_task, check_task_list, check_value};
 use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
 use serde::{Deserialize, Serialize};
 
-/// One change of the machine.
+/// One change to the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "do", rename_all = "kebab-case")]

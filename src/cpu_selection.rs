@@ -22,7 +22,7 @@ pub fn selection_hint(text: &str) -> String {
 #[must_use]
 pub fn mask_hint(text: &str) -> Option<String> {
     let cpus = CpuSet::parse_mask(text).ok().filter(|_| text.starts_with("0x"))?;
-    Some(format!("it is the mask of the list {cpus}; to convert masks: cpushield mask {text}"))
+    Some(format!("{text} is the mask of the list {cpus}; to convert masks: cpushield mask {text}"))
 }
 
 /// What the names of a selection mean on a machine.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fmt;
 use std::process::ExitCode;
 
-/// The kind of a failure, which decides the exit code.
+/// The kind of a failure, which determines the exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -219,16 +219,16 @@ impl From<crate::compare::CompareError> for Failure {
                 failure.hint("cpushield compare before=a1.json,a2.json after=b1.json,b2.json")
             }
             CompareError::Same { .. } => {
-                failure.hint("a repetition needs a new run: remove one of the two")
+                failure.hint("each repetition must be a separate run: remove one of the two files")
             }
             CompareError::Instruments { .. } => failure.hint("compare runs of the same instrument"),
             CompareError::Shields { .. } => {
                 failure.hint("make one group per shield: a=a1.json,a2.json b=b1.json,b2.json")
             }
             CompareError::Nothing { .. } => {
-                failure.hint("measure both with the same --thread periods")
+                failure.hint("measure both groups with the same --thread periods")
             }
-            CompareError::Damaged { .. } => failure.hint("measure it again"),
+            CompareError::Damaged { .. } => failure.hint("repeat the measurement"),
         }
     }
 }
@@ -256,7 +256,9 @@ impl From<crate::load::LoadError> for Failure {
 
 impl From<crate::experiment::MatrixError> for Failure {
     fn from(error: crate::experiment::MatrixError) -> Failure {
-        Failure::usage(error.to_string()).hint("share/doc/cpushield/examples/experiment.toml, below /usr or /usr/local, lists all keys")
+        Failure::usage(error.to_string()).hint(
+            "see all keys in share/doc/cpushield/examples/experiment.toml, in /usr or /usr/local",
+        )
     }
 }
 
@@ -304,7 +306,7 @@ fn nothing_applies(message: String, skipped: &[crate::boot::SkippedParameter]) -
     if on.is_empty() {
         return failure;
     }
-    failure.hint(format!("try them for one boot: cpushield boot apply --trial{on}"))
+    failure.hint(format!("try these parameters for one boot: cpushield boot apply --trial{on}"))
 }
 
 /// A name that `--on` and `--off` do not have: a kernel parameter of the user's own, or a typo.
@@ -313,7 +315,7 @@ fn no_such_parameter(message: String, name: &str, near: &[String]) -> Failure {
     let names = crate::boot::offered_names(name);
     if !names.is_empty() {
         return names.into_iter().fold(failure, |failure, name| {
-            failure.hint(format!("its name here is {name}: cpushield explain {name}"))
+            failure.hint(format!("cpushield calls it {name}: cpushield explain {name}"))
         });
     }
     if crate::boot::names_kernel_parameter(name) {
@@ -358,7 +360,7 @@ impl From<crate::boot::BootError> for Failure {
             }
             BootError::MixedKernels { with, without } => mixed_kernels(message, &with, &without),
             BootError::Conflict { .. } => Failure::machine(message).hint(
-                "nothing was written; change it there (with GRUB, run update-grub) and retry",
+                "nothing was written; change that file (with GRUB, then run update-grub) and retry",
             ),
             BootError::ListsDiffer { isolcpus, .. } => lists_differ(message, &isolcpus),
             BootError::Defeated { finding, .. } => Failure::usage(message).hint(finding.advice()),

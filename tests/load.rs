@@ -332,7 +332,7 @@ fn invalid_loads_are_refused_immediately() {
     for (words, code, wanted) in [
         (&["--load", "sundial"][..], 2, "no load \"sundial\""),
         (&["--load", "none,disk"], 2, "none cannot be combined with other loads"),
-        (&["--load", "disk:-x"], 2, "only a program takes arguments"),
+        (&["--load", "disk:-x"], 2, "only a load that runs a program takes arguments"),
         (&["--load-command", " "], 2, "the load command needs a command"),
         (&["--load", "command:a", "--load-command", "b"], 2, "only one command can be a load"),
         (&["--load", "disk", "--load-cpus", "4000"], 2, "CPU 4000 is not online"),

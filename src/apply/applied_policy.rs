@@ -53,7 +53,7 @@ pub enum ShieldEffect {
     Made,
     /// It was active, and was changed.
     Changed,
-    /// It was already active. Settings that it lacked were made again.
+    /// It was already active. Missing settings were restored.
     Kept,
 }
 

@@ -39,7 +39,7 @@ pub struct AppliedPlan {
     pub steps: Vec<AppliedStep>,
     /// The journal's file.
     pub journal: String,
-    /// Notes, about an archived old journal for example.
+    /// Notes, for example about an archived old journal.
     #[serde(with = "with_text::list")]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<ShieldNote>>"))]
     pub notes: Vec<ShieldNote>,
@@ -57,7 +57,7 @@ impl AppliedPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AppliedStep {
-    /// The tunable that wanted it.
+    /// The tunable that the change belongs to.
     pub tunable: String,
     /// The subject of the change, as text.
     pub subject: String,
@@ -72,14 +72,15 @@ pub struct AppliedStep {
 pub struct UndoneShield {
     /// The shield; `None` when none was active.
     pub shield: Option<Shield>,
-    /// It was applied in another boot, so the kernel forgot everything.
+    /// The shield was applied in another boot, so nothing of it is left in the kernel.
     pub other_boot: bool,
     /// The result of every step that had changed something.
     pub steps: Vec<UndoneStep>,
     /// Tasks that keep an affinity that another process set under the shield.
     pub drifted_tasks: Vec<TaskId>,
-    /// Tasks that keep exactly the CPUs that the shield had left them, because they asked for these
-    /// while it was active. Kernels before 6.2 do not remember that, and widen them.
+    /// Tasks that keep exactly the CPUs that the shield left them, because they requested these
+    /// CPUs while it was active. Kernels before 6.2 do not remember the request and widen the
+    /// affinity.
     pub requested_tasks: Vec<TaskId>,
     /// Programs that were in the shield and continue on other CPUs.
     pub left: Vec<LeftProgram>,
@@ -111,7 +112,7 @@ pub struct LeftProgram {
 pub struct UndoneStep {
     /// The index of the step in the plan.
     pub step: usize,
-    /// The tunable that wanted it.
+    /// The tunable that the change belongs to.
     pub tunable: String,
     /// The subject of the change, as text.
     pub subject: String,

@@ -71,7 +71,9 @@ impl RtHogs {
             return Ok(None);
         }
         let rcu = RcuThreads::find(host)?;
-        let found = |hog: &RtHog| rcu.blocked_by(host, hog, hog.task.cpu, "has no higher priority");
+        let found = |hog: &RtHog| {
+            rcu.blocked_by(host, hog, hog.task.cpu, "has no higher priority than that task")
+        };
         Ok(hogs.iter().find_map(found))
     }
 
@@ -90,7 +92,7 @@ impl RtHogs {
             return Ok(None);
         }
         let rcu = RcuThreads::find(host)?;
-        let words = "would have no higher priority where the shield would move that task";
+        let words = "would have no higher priority than that task on its new CPU";
         let found = |hog: &&RtHog| {
             shield.housekeeping.iter().find_map(|cpu| rcu.blocked_by(host, hog, cpu, words))
         };
@@ -183,7 +185,7 @@ impl RcuThreads {
                 rcu.comm
             ),
             hint: format!(
-                "{}; or give the kernel's thread a higher priority: chrt -f -p {above} {} \
+                "{}; or give the kernel thread a higher priority: chrt -f -p {above} {} \
                  (`cpushield run --fifo` does that)",
                 remedy(hog),
                 rcu.id.tid

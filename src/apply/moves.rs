@@ -33,7 +33,7 @@ pub fn read_numbers(host: &Host, group: &str) -> Result<Vec<i32>> {
     let mut found = Vec::new();
     for (i, line) in text.lines().enumerate() {
         let number = line.trim().parse();
-        found.push(number.map_err(|_| Error::malformed(&path, i + 1, "a task's number", line))?);
+        found.push(number.map_err(|_| Error::malformed(&path, i + 1, "a task ID", line))?);
     }
     Ok(found)
 }

@@ -29,7 +29,7 @@ impl fmt::Display for ShieldWork {
         f.write_str(match self {
             ShieldWork::Apply => "an apply",
             ShieldWork::Undo => "an undo",
-            ShieldWork::Change => "a change of the shield",
+            ShieldWork::Change => "a change to the shield",
         })
     }
 }
@@ -62,7 +62,7 @@ impl UnfinishedWork {
             UnfinishedWork::Interrupted { work: ShieldWork::Undo } => {
                 "`cpushield undo` completes it"
             }
-            UnfinishedWork::Interrupted { .. } => "`cpushield undo` restores what it changed",
+            UnfinishedWork::Interrupted { .. } => "`cpushield undo` reverts its changes",
         }
     }
 }

@@ -160,7 +160,7 @@ impl AffinityScan<'_> {
             Some(now) => Err(Error::malformed(
                 &format!("/proc/{}/status", id.tid),
                 0,
-                "the affinity it had",
+                "the original affinity",
                 &now.to_string(),
             )),
             None => Ok(FoundAffinity::Unchanged),
@@ -177,6 +177,9 @@ impl AffinityScan<'_> {
             (false, 1) => "is in the partition of another cgroup",
             (false, _) => "are offline or in the partition of another cgroup",
         };
-        FoundAffinity::Impossible(format!("{noun} {cpus} of the mask of {} {why}", task.comm))
+        FoundAffinity::Impossible(format!(
+            "{noun} {cpus} in the affinity mask of {} {why}",
+            task.comm
+        ))
     }
 }

@@ -37,26 +37,27 @@ pub enum ShieldNote {
         /// The shields.
         shields: Vec<NamedShield>,
     },
-    /// It was in force already.
+    /// The shield was already in force.
     Unchanged {
         /// The shield.
         shield: String,
     },
-    /// It was in force, but lacked settings.
+    /// The shield was in force, but some of its settings were missing.
     Repaired {
         /// The shield.
         shield: String,
     },
-    /// A repair did not do everything.
+    /// A repair is incomplete.
     RepairHalted {
         /// Why.
         why: String,
     },
-    /// Another process had changed a setting that the shield changes too. Undo restores that value.
+    /// Another process had changed a setting that the shield changes too. Undo restores the value
+    /// of that process.
     ForeignValue {
         /// What the change is about.
         subject: String,
-        /// The value that was left there, and the one of the other process.
+        /// The value that cpushield left, and the value that the other process set.
         drift: DriftedValue,
     },
     /// Other processes had changed the affinity of tasks. Undo restores those masks.
@@ -177,7 +178,7 @@ impl fmt::Display for ShieldNote {
                     "other processes changed the affinity of tasks ({})",
                     comma_numbers(tasks)
                 )?;
-                f.write_str("; undo restores the masks that they set")
+                f.write_str("; undo restores these new masks")
             }
             Self::Rebooted { shield, journal } => {
                 f.write_str("the machine was rebooted after ")?;
@@ -188,7 +189,7 @@ impl fmt::Display for ShieldNote {
                 write!(f, " was applied, {REBOOTED} {journal}")
             }
             Self::NotPublished { error } => {
-                write!(f, "`status` does not show this to other users: {error}")
+                write!(f, "`status` cannot show the shield to other users: {error}")
             }
             Self::JournalLineDropped { line } => line.fmt(f),
             Self::JournalIncomplete { error } => write!(f, "the journal is incomplete: {error}"),
@@ -206,7 +207,7 @@ impl fmt::Display for ShieldNote {
                 write!(f, "could not restore the tracer settings of a killed measurement: {error}")
             }
             Self::TracesRemoved { traces } => {
-                write!(f, "removed traces that killed cpushield processes left behind: {traces}")
+                write!(f, "removed traces left behind by killed cpushield processes: {traces}")
             }
             Self::ProgramMovedBack { comm, tid } => {
                 write!(f, "{comm} ({tid}) is back in its previous place")
@@ -226,19 +227,16 @@ impl fmt::Display for ShieldNote {
 }
 
 const UNCHANGED: &str = "is already active; nothing was changed";
-const REPAIRED: &str = "was active, but lacked some of its settings";
+const REPAIRED: &str = "was active, but some of its settings were missing";
 const WITHOUT_JOURNAL: &str = "so undo continued without it";
 const UNDO_AGAIN: &str = "run `cpushield undo` again when the journal's directory is writable";
-const REBOOTED: &str = "so nothing of it is left; its journal is now";
+const REBOOTED: &str = "so the shield no longer exists; its journal is now";
 const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \
                               and restored its settings";
 
 fn describe_foreign_value(subject: &str, drift: &DriftedValue) -> String {
     let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
-    format!(
-        "another process changed {subject} from {left} to {now}; undo restores the value that it \
-         set"
-    )
+    format!("another process changed {subject} from {left} to {now}; undo restores that new value")
 }
 
 fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {

@@ -8,7 +8,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum StepNote {
-    /// The kernel made the partition one of type `root`.
+    /// The partition has type `root`, because the kernel did not accept `isolated`.
     RootPartition {
         /// Its answer to `isolated`.
         answer: String,
@@ -96,7 +96,7 @@ impl fmt::Display for StepNote {
                 write!(f, "{refusal}, and {original:?} cannot be restored: {answer}")
             }
             StepNote::OtherMemoryNodes { given, wanted } => {
-                write!(f, "systemd gave it the memory nodes {given:?} instead of {wanted:?}")
+                write!(f, "systemd gave the slice the memory nodes {given:?} instead of {wanted:?}")
             }
             StepNote::CpuStaysOffline { cpu, answer } => {
                 write!(f, "CPU {cpu} did not come online: {answer}")

@@ -15,7 +15,7 @@ pub struct StepDone {
     pub outcome: Outcome,
     /// The value that was read back; `None` where there is none.
     pub left: Option<String>,
-    /// A note, about a fallback for example.
+    /// A note, for example about a fallback.
     #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",

@@ -51,8 +51,8 @@ pub(super) fn without_writing(
     }
     if !excluded.is_subset(shielded) {
         return Ok(Some(PerformedChange::refused(format!(
-            "{requested_text} was requested, but another partition keeps it at {text}: restoring \
-             it would let unbound work run on the CPUs of that partition"
+            "mask {requested_text} was requested, but another partition keeps the mask at {text}: \
+             restoring the mask would let unbound work run on the CPUs of that partition"
         ))));
     }
     let is_kept = in_force.is_subset(&wanted) && wanted.difference(&in_force).is_subset(&excluded);

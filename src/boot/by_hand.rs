@@ -59,7 +59,7 @@ pub(super) fn steps(
     }
     if !replaced.is_empty() {
         lines.push(
-            "in your boot loader's configuration, replace on the kernel's command line:".to_owned(),
+            "on the kernel's command line in your boot loader's configuration, replace:".to_owned(),
         );
         for wanted in &todo {
             if let Some(present) = &wanted.instead {
@@ -88,7 +88,7 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
     for word in words {
         match line::merge(now, std::slice::from_ref(word), line::limit(arch), last) {
             Ok(_) | Err(ParameterConflict::Differs { .. }) => {}
-            Err(conflict) => lines.push(format!("first: {conflict}")),
+            Err(conflict) => lines.push(format!("first resolve this conflict: {conflict}")),
         }
     }
     lines.dedup();

@@ -132,7 +132,7 @@ pub enum BootError {
         /// What is wrong.
         why: String,
     },
-    /// A file has our name but was not made by us.
+    /// A file has the name of a file of cpushield, but cpushield did not make it.
     Foreign {
         /// The file.
         path: String,
@@ -182,8 +182,8 @@ impl BootError {
         BootError::Wrong {
             why: format!("this machine cannot boot a trial: {why}"),
             hint: Some(
-                "to bypass the loader: --trial --kexec; or, without a trial and with the current \
-                 entry still the default: cpushield boot apply --keep-default"
+                "bypass the loader: --trial --kexec; or omit the trial and keep the current \
+                 default entry: cpushield boot apply --keep-default"
                     .to_owned(),
             ),
         }
@@ -260,9 +260,9 @@ impl fmt::Display for BootError {
             }
             BootError::NoRoom { path, why } => write!(f, "cannot write to {path}: {why}"),
             BootError::Wrong { why, .. } => f.write_str(why),
-            BootError::NoTrial => f.write_str("there is no trial boot"),
+            BootError::NoTrial => f.write_str("no trial boot is pending"),
             BootError::NotBooted { entry } => {
-                write!(f, "the trial of {entry} starts with the next boot")
+                write!(f, "cannot conclude the trial of {entry}: the machine was not rebooted yet")
             }
             BootError::Failed { why, undone: None, .. } => {
                 write!(f, "{why}\n  undone: every boot file is as it was")

@@ -82,7 +82,7 @@ fn find_image(host: &Host, entry: &LoaderEntry) -> Result<KexecImage, String> {
                 more => {
                     let more = more.join(", ");
                     return Err(format!(
-                        "{place} has several initial RAM disks ({more}), but only one can be loaded"
+                        "{place} has several initial RAM disks ({more}); kexec can load only one"
                     ));
                 }
             };
@@ -125,7 +125,7 @@ fn find_unnamed_file(
 ) -> Result<String, String> {
     first_existing(host, paths).ok_or_else(|| {
         format!(
-            "{} does not name the {what} of kernel {}, and it is not at any of {}",
+            "{} does not name the {what} of kernel {}, and none of these files exists: {}",
             entry.place,
             entry.version,
             paths.join(", ")
@@ -142,8 +142,10 @@ fn find_entry_file(host: &Host, entry: &LoaderEntry, name: &str) -> Result<Strin
     if base.contains(&entry.version) && !paths.contains(&in_boot) {
         paths.push(in_boot);
     }
-    first_existing(host, &paths)
-        .ok_or_else(|| format!("{}: {name} is not at any of {}", entry.place, paths.join(", ")))
+    first_existing(host, &paths).ok_or_else(|| {
+        let paths = paths.join(", ");
+        format!("{} names {name}, but none of these files exists: {paths}", entry.place)
+    })
 }
 
 /// Loads the kernel with the written parameters and asks systemd to start it. After an error no
@@ -209,7 +211,7 @@ fn fall_back(
                 loader.boot_once(host, &trial.entry)
             });
             match armed {
-                Ok(()) => "the trial is written, and boots once: reboot instead".to_owned(),
+                Ok(()) => "reboot instead: the trial is written and boots once".to_owned(),
                 Err(BootError::Killed) => return BootError::Killed,
                 Err(why) => {
                     format!("remove the trial: cpushield boot undo (it cannot boot once: {why})")
@@ -217,9 +219,9 @@ fn fall_back(
             }
         }
         (None, Some(entry)) if !written.next_has => {
-            format!("the parameters are written: reboot instead, and choose {entry} in the menu")
+            format!("reboot instead, and choose {entry} in the menu: the parameters are written")
         }
-        (None, _) => "the parameters are written: reboot instead".to_owned(),
+        (None, _) => "reboot instead: the parameters are written".to_owned(),
     };
     BootError::Wrong { why: error.to_string(), hint: Some(hint) }
 }

@@ -72,13 +72,13 @@ impl fmt::Display for ParameterConflict {
             ),
             ParameterConflict::Beyond { present, wanted } => write!(
                 f,
-                "{present} is already on the command line; the kernel refuses {wanted} together \
-                 with it, because with this limit it does not know all of these CPUs"
+                "{present} is already on the command line; with this limit, the kernel refuses \
+                 {wanted}, because the list names CPUs beyond the limit"
             ),
             ParameterConflict::TooLong { bytes, limit } => write!(
                 f,
-                "the command line would have {bytes} bytes; this kernel reads only {limit} and \
-                 drops the rest"
+                "the command line would be {bytes} bytes long; this kernel reads only {limit} \
+                 bytes and drops the rest"
             ),
             ParameterConflict::OpenQuote => {
                 f.write_str("a quote in the command line is never closed")
@@ -415,7 +415,7 @@ mod tests {
             (differ("isolcpus=managed_irq,2-3", None), differ("ro", None)),
             Default::default()
         );
-        assert!(refused("nr_cpus=3").contains("does not know all of these CPUs"));
+        assert!(refused("nr_cpus=3").contains("the list names CPUs beyond the limit"));
         assert!(merge("nr_cpus=4", &wanted, 2048, None).is_ok());
         assert!(refused("a=\"b").contains("never closed"));
         // Words after `--` are for init.

@@ -23,7 +23,7 @@ pub(super) fn steps(
     if kernels.iter().any(is_realtime) {
         kernels.retain(is_realtime);
     }
-    let mut steps = vec![format!("in {path}, for the kernels that should get them:")];
+    let mut steps = vec![format!("in {path}, for the kernels that should get the parameters:")];
     for ListedKernel { line, text, entry } in kernels {
         let own = plan_words.and_then(|plan| plan(&entry)).filter(|own| !own.is_empty());
         let own = own.unwrap_or_else(|| words.to_vec());

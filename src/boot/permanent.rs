@@ -25,7 +25,7 @@ pub(super) fn make_permanent(
     let found = loader.find(host)?.unwrap_or_default();
     journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
     if journal.kernels.is_empty() {
-        let why = "none of the kernels that were to get the parameters is still in the menu";
+        let why = "none of the kernels chosen for the parameters is still in the boot menu";
         return Err(BootError::wrong(why.to_owned(), None));
     }
     let position = if keep_default { EntryPosition::Last } else { EntryPosition::First };

@@ -52,7 +52,8 @@ pub(super) fn find_loader(
     journal: &BootJournal,
 ) -> Result<&'static dyn BootLoader, BootError> {
     loaders::named(&journal.loader).ok_or_else(|| {
-        let why = format!("this version of cpushield knows no boot loader {:?}", journal.loader);
+        let why =
+            format!("this version of cpushield does not support boot loader {:?}", journal.loader);
         invalid_journal(store, why)
     })
 }
@@ -221,7 +222,7 @@ fn restore_file(
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {
         return Err(BootError::wrong(
-            format!("{dir} does not exist, so {path} cannot be restored"),
+            format!("cannot restore {path}: {dir} does not exist"),
             Some("mount its file system, then: cpushield boot undo"),
         ));
     }

@@ -330,7 +330,7 @@ fn arm_trial(
     // The entries of an earlier apply are ours too.
     let is_new = |it: &&LoaderEntry| it.ours && it.has_words(&journal.words);
     let Some(entry) = found.entries.iter().find(is_new).and_then(|it| it.id.clone()) else {
-        return Err(BootError::wrong("the menu has no entry of cpushield".to_owned(), None));
+        return Err(BootError::wrong("the boot menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.unit.is_some();
     let keep_default = mode.keeps_default();
@@ -399,19 +399,16 @@ pub(super) fn write_files(
         present.check(host, path)?;
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
-            return Err(BootError::wrong(
-                format!("{path} does not contain what was written"),
-                None,
-            ));
+            return Err(BootError::wrong(format!("{path} does not read back as written"), None));
         }
         saved.left = Some(FileBytes::new(&generated));
     }
     let Some(found) = loader.find(host)? else {
-        return Err(BootError::wrong("the boot menu is gone".to_owned(), None));
+        return Err(BootError::wrong("the boot menu no longer exists".to_owned(), None));
     };
     for version in &journal.kernels {
         if found.entry_with(version, &journal.words).is_none() {
-            let why = format!("no entry with the parameters was made for {version}");
+            let why = format!("no menu entry boots kernel {version} with the parameters");
             return Err(BootError::wrong(why, None));
         }
     }

@@ -84,7 +84,7 @@ impl fmt::Display for ChangeFault {
                 write!(f, "expected {expected} as the value, found {value:?}")
             }
             ChangeFault::Task { tid } => {
-                write!(f, "expected the number of a task, found {tid}")
+                write!(f, "expected a task ID, found {tid}")
             }
             ChangeFault::NoCpu => f.write_str("expected at least one CPU"),
             ChangeFault::Slice { wanted, found } => {

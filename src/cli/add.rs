@@ -42,7 +42,8 @@ pub(super) const HELP: HelpTail = HelpTail {
         USAGE,
         (
             "3",
-            "failure: no shield, or a process cannot be moved; those before it stay in the shield",
+            "failure: no shield, or a process cannot be moved; processes that were already moved \
+             stay in the shield",
         ),
         BUG,
     ]),

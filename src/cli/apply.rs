@@ -34,7 +34,8 @@ pub struct ApplyArgs {
     /// Print the equivalent shell commands and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Change an active shield even if programs in it lose all their CPUs; they get new CPUs
+    /// Change an active shield even if programs in it lose all their CPUs; these programs get new
+    /// CPUs
     #[arg(long, conflicts_with = "dry_run")]
     move_programs: bool,
     /// What the shield may do to others

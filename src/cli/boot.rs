@@ -23,8 +23,8 @@ use std::time::Duration;
 
 /// Plan, write, show and remove kernel parameters for the next boot
 ///
-/// Kernel parameters remove what `cpushield apply` cannot remove from the running kernel: the timer
-/// tick, RCU callbacks, managed interrupts. They take effect at the next boot.
+/// Kernel parameters remove interruptions that `cpushield apply` cannot remove from the running
+/// kernel: the timer tick, RCU callbacks, managed interrupts. They take effect at the next boot.
 #[derive(Debug, clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct BootArgs {
@@ -41,9 +41,9 @@ enum BootCommand {
     Plan(BootPlanArgs),
     /// Write the kernel parameters into the boot loader's files
     ///
-    /// Every file that is changed is saved first; `cpushield boot undo` restores it.
+    /// The original of every changed file is saved first; `cpushield boot undo` restores it.
     Apply(BootApplyArgs),
-    /// Show kernel parameters: requested, written, booted, in force
+    /// Show which kernel parameters are requested, written, booted and in force
     Status,
     /// Remove the kernel parameters that `boot apply` wrote
     Undo,
@@ -69,7 +69,7 @@ enum UntilArg {
     Login,
     /// A login, and a default route over an interface that is up
     Network,
-    /// Nothing: the machine does not fall back by itself
+    /// Nothing: the machine does not fall back automatically
     None,
 }
 
@@ -98,10 +98,10 @@ struct KernelArgs {
     #[arg(long)]
     allow_unknown: bool,
     /// Take the kernel parameters from a row of this experiment (`experiment -o`) instead of a
-    /// shield; they are written for the kernel that was measured
+    /// shield; they are written for the kernel of that measurement
     #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = SHIELD_OPTIONS)]
     from: Option<PathBuf>,
-    /// Name of that row
+    /// Name of the row in the --from file
     #[arg(long, value_name = "NAME", requires = "from")]
     row: Option<String>,
 }
@@ -163,14 +163,14 @@ struct BootApplyArgs {
     #[arg(long)]
     keep_default: bool,
     /// Boot with the parameters once; keep them if they are in force and `verify` finds that the
-    /// shield holds, otherwise boot the old entry again
+    /// shield holds, otherwise reboot into the old entry
     #[arg(long, conflicts_with = "dry_run")]
     trial: bool,
-    /// With `--trial`: what must come up in that boot; otherwise the machine boots the old entry
-    /// again [default: what is up in this boot]
+    /// With `--trial`: what must come up in the trial boot; otherwise the machine reboots into the
+    /// old entry [default: what is up now]
     #[arg(long, value_name = "WHAT", requires = "trial")]
     until: Option<UntilArg>,
-    /// With `--trial`: how long that may take, counted from the start of the kernel
+    /// With `--trial`: time limit for `--until`, counted from the start of the kernel
     #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
     #[arg(default_value = "5m")]
     within: Duration,
@@ -200,12 +200,15 @@ impl BootApplyArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield boot plan --cpus 2-3", "kernel parameters for the next boot"),
+        ("cpushield boot plan --cpus 2-3", "show the kernel parameters for the next boot"),
         (
             "cpushield boot apply --trial",
-            "boot once with the parameters, and keep them if the shield holds",
+            "boot once with the parameters and keep them if the shield holds",
         ),
-        ("cpushield boot status", "parameters: requested, written, booted, in force"),
+        (
+            "cpushield boot status",
+            "show which parameters are requested, written, booted and in force",
+        ),
         ("cpushield boot undo", "remove the parameters"),
     ],
     exit_codes: Some(EXIT_CODES),
@@ -214,11 +217,14 @@ pub(super) const HELP: HelpTail = HelpTail {
 /// The end of the help of `boot plan`.
 pub(super) const PLAN_HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield boot plan --cpus 2-3", "what a boot with CPUs 2 and 3 shielded needs"),
+        (
+            "cpushield boot plan --cpus 2-3",
+            "show the parameters for a boot with CPUs 2 and 3 shielded",
+        ),
         ("cpushield boot plan --kernels '*-rt-*'", "only for real-time kernels"),
         (
             "cpushield boot plan --from results.json --row tickless",
-            "the parameters of a row of an experiment",
+            "use the parameters of a row of an experiment",
         ),
     ],
     exit_codes: Some(&[
@@ -238,7 +244,7 @@ pub(super) const APPLY_HELP: HelpTail = HelpTail {
             "cpushield boot apply --trial --until network --within 5m",
             "boot once; fall back to the old entry unless the network comes up in time",
         ),
-        ("cpushield boot apply --parameter nohlt", "with a parameter of your own"),
+        ("cpushield boot apply --parameter nohlt", "also add a parameter of your own"),
     ],
     exit_codes: Some(&[
         ("0", "success: the parameters were written, or were already present"),
@@ -251,14 +257,17 @@ pub(super) const APPLY_HELP: HelpTail = HelpTail {
 /// The end of the help of `boot status`.
 pub(super) const STATUS_HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield boot status", "parameters: requested, written, booted, in force"),
-        ("cpushield boot status --json", "the same for a program"),
+        (
+            "cpushield boot status",
+            "show which parameters are requested, written, booted and in force",
+        ),
+        ("cpushield boot status --json", "the same as JSON, for programs"),
     ],
     exit_codes: Some(&[
         ("0", "every parameter is written, booted and in force"),
         ("1", "a parameter is not written, not booted or not in force"),
         USAGE,
-        ("3", "no parameters were written, or a failed operation"),
+        ("3", "failure: no parameters were written, or the operation failed"),
         BUG,
     ]),
 };

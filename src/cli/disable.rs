@@ -15,7 +15,7 @@ use crate::workflow::take_down::check_restored;
 /// given.
 #[derive(Debug, clap::Args)]
 pub struct DisableArgs {
-    /// Also take down the shields that were enabled, as `cpushield undo` does
+    /// Also take the enabled shields down, as `cpushield undo` does
     #[arg(long)]
     now: bool,
 }

@@ -19,10 +19,10 @@ use std::path::PathBuf;
 
 /// Measure many configurations, across reboots, and report which is best
 ///
-/// The file has rows, which are configurations, and columns, which are measurements. An example is
-/// in share/doc/cpushield/examples/experiment.toml, below /usr or /usr/local. Measurements are
-/// interleaved and repeated, and each shield is undone after its measurement. After a crash or a
-/// power failure, --resume continues. At the end, the machine is back in its original state.
+/// The rows of the file are configurations, and its columns are measurements. For an example, see
+/// share/doc/cpushield/examples/experiment.toml in /usr or /usr/local. Measurements are interleaved
+/// and repeated, and each shield is undone after its measurement. After a crash or a power failure,
+/// --resume continues the run. At the end, the machine is back in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(group = clap::ArgGroup::new("subject"))]
@@ -45,19 +45,20 @@ pub struct ExperimentArgs {
     /// Find a minimal set of a row's options that meets the goal (--max or --max-entries)
     ///
     /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
-    /// Each configuration is measured until a sequential test decides. Passes repeat until no
-    /// single option of the result can be left out.
+    /// Each configuration is measured until a sequential test decides whether it meets the goal.
+    /// Passes repeat until no single remaining option can be left out.
     #[arg(long, requires = "file", requires = "goal", group = "search")]
     minimize: bool,
     /// The row that --minimize starts from [default: the last row that can be measured]
     #[arg(long, value_name = "NAME", requires = "minimize")]
     row: Option<String>,
-    /// List what differs between two documents and bisect what cpushield can set (--max or
+    /// List the differences between two documents and bisect those that cpushield can set (--max or
     /// --max-entries)
     ///
-    /// GOOD met the goal and BAD missed it. Both are files of `latency`, `verify`, `experiment` or
-    /// `report` with --json. LABEL=FILE selects a row of an experiment or a label of a report. Both
-    /// ends are measured again first. Differences that cannot be set here are only listed.
+    /// GOOD met the goal and BAD missed it. Both are files that `latency`, `verify`, `experiment`
+    /// or `report` saved with --json. LABEL=FILE selects a row of an experiment or a label of a
+    /// report. First, both configurations are measured again. Differences that cannot be set on
+    /// this machine are only listed.
     #[arg(
         long,
         value_names = ["GOOD", "BAD"],
@@ -69,7 +70,7 @@ pub struct ExperimentArgs {
     /// Goal: no latency longer than this
     #[arg(long, value_name = "TIME", group = "goal", requires = "search", value_parser = input::span_ns)]
     max: Option<u64>,
-    /// Goal: at most N kernel entries on each measured CPU, per measurement
+    /// Goal: at most N kernel entries per measurement on each measured CPU
     #[arg(long, value_name = "N", group = "goal", requires = "search", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Resume an interrupted run
@@ -103,7 +104,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield experiment lathe.toml --minimize --max 20us", "find which options are needed"),
         (
             "cpushield experiment --between good.json bad.json --max 20us",
-            "find what broke the goal",
+            "find which difference makes BAD miss the goal",
         ),
     ],
     exit_codes: Some(&[

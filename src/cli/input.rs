@@ -20,7 +20,7 @@ pub(super) fn cpu_selection(text: &str) -> Result<CpuSelection, String> {
 /// # Errors
 /// The text is not one.
 pub(super) fn process_number(text: &str) -> Result<i32, String> {
-    number(text, 1..=i32::MAX, "a process number")
+    number(text, 1..=i32::MAX, "a process or thread ID")
 }
 
 /// Parses the number of a CPU.

@@ -33,7 +33,7 @@ use std::time::Duration;
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
                             cpushield latency [OPTIONS] --resume <FILE>")]
 pub struct LatencyArgs {
-    /// Event that the threads wait for; --resume takes it from the saved measurement
+    /// Event that the threads wait for; with --resume, it comes from the saved measurement
     #[arg(value_name = "INSTRUMENT", value_parser = instrument_parser())]
     instrument: Option<String>,
     /// CPUs to measure [default: the CPUs of the active shield]
@@ -54,11 +54,11 @@ pub struct LatencyArgs {
     /// Period of a thread on each CPU; repeat the option for more threads [default: 1ms]
     #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
     thread: Vec<u64>,
-    /// Real-time priority of the thread with the shortest period, 1 to 98; the others get lower
-    /// ones [default: 80]
+    /// Real-time priority of the thread with the shortest period, 1 to 98; the other threads get
+    /// lower priorities [default: 80]
     #[arg(long, value_name = "PRIORITY", value_parser = input::lower_priority)]
     fifo: Option<u32>,
-    /// Use ordinary threads (SCHED_OTHER)
+    /// Use ordinary threads (SCHED_OTHER) instead of real-time threads
     #[arg(long, conflicts_with = "fifo")]
     other: bool,
     /// Count latencies longer than this, for example 20us; can be given up to 8 times
@@ -70,7 +70,7 @@ pub struct LatencyArgs {
     /// Limit: the max jitter of every thread is within this LinuxCNC range
     #[arg(long, value_name = "GRADE", value_enum)]
     linuxcnc: Option<LinuxCncGrade>,
-    /// Policy file with the limits that no option sets; if it has several shields, --shield selects
+    /// Policy file for the limits not set by an option; if it has several shields, --shield selects
     /// one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
@@ -134,7 +134,7 @@ pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield latency timer", "measure the shielded CPUs as cyclictest does"),
         ("cpushield latency timer --for 1h --max 50us", "check a limit"),
-        ("cpushield latency spin --cpus 3 --load all", "with a load on the other CPUs"),
+        ("cpushield latency spin --cpus 3 --load all", "measure with a load on the other CPUs"),
         (
             "cpushield latency timer --why -o after.json",
             "report what ran during the worst latencies; save the results",

@@ -19,7 +19,7 @@ pub struct MaskArgs {
     /// `8000,00000000`)
     #[arg(required = true, value_name = "LIST|MASK")]
     words: Vec<String>,
-    /// Read words of digits as masks: `80` is CPU 7, not CPU 80
+    /// Read words that have only digits as masks: `80` is CPU 7, not CPU 80
     #[arg(long)]
     mask: bool,
 }

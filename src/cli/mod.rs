@@ -73,7 +73,8 @@ pub struct GlobalArgs {
     /// Use a machine recorded by `survey --record` instead of this one
     #[arg(long, global = true, value_name = "DIR")]
     pub root: Option<PathBuf>,
-    /// Directory of the journal [default: /var/lib/cpushield on the machine]
+    /// Directory of the journal [default: /var/lib/cpushield, or var/lib/cpushield in the --root
+    /// directory]
     #[arg(long, global = true, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Log each file access and each command to this file

@@ -12,7 +12,8 @@ use crate::workflow::membership::remove_processes;
 /// Move processes out of the shield
 ///
 /// A process that `add` moved returns to its previous cgroup and CPUs. A program that `run` started
-/// moves to the cgroup of this command, as an ordinary program on the housekeeping CPUs.
+/// moves to the cgroup of this command and continues as an ordinary program on the housekeeping
+/// CPUs.
 ///
 /// Operators of a shield can move their own processes out (cgroup v2). A program that `run` started
 /// then moves to the cgroup of its nearest ancestor outside the shield.
@@ -21,7 +22,7 @@ pub struct RemoveArgs {
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
-    /// Processes, or threads that were added one by one
+    /// Process IDs, or IDs of threads that were added individually
     #[arg(required = true, value_name = "PID|TID", value_parser = input::process_number)]
     tids: Vec<i32>,
 }
@@ -35,7 +36,11 @@ pub(super) const HELP: HelpTail = HelpTail {
     exit_codes: Some(&[
         ("0", "success: every process is out of the shield"),
         USAGE,
-        ("3", "failure: no shield, or a process cannot be moved; those before it stay outside"),
+        (
+            "3",
+            "failure: no shield, or a process cannot be moved; processes that were already moved \
+             stay outside",
+        ),
         BUG,
     ]),
 };

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 /// Make a report: the machine, the changes and the remaining interruptions
 ///
-/// Reads what survey, verify, latency, try, compare, experiment and status saved with --json, and
-/// plans of `plan -o`. List the files from before the change first. Without a file, the report
-/// describes this machine and its active shield.
+/// Reads documents that survey, verify, latency, try, compare, experiment and status saved with
+/// --json, and plans saved by `plan -o`. List the files from before the change first. Without a
+/// file, the report describes this machine and its active shield.
 ///
 /// The page is self-contained: it needs no network and no script. Without -o, the report is shown
 /// on the terminal, with plots.
@@ -31,8 +31,8 @@ pub struct ReportArgs {
     /// Output format, if the file name does not determine it
     #[arg(long, value_enum)]
     format: Option<ReportFormat>,
-    /// Picture for an .svg file: `map`, `noise`, `histogram` or `timeline`; the second of a kind is
-    /// `histogram-2` [default: the first picture]
+    /// Picture for an .svg file: `map`, `noise`, `histogram` or `timeline`; `histogram-2` is the
+    /// second histogram [default: the first picture]
     #[arg(long, value_name = "NAME")]
     picture: Option<String>,
     /// Title of the report
@@ -124,12 +124,16 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
         (None, _, Some("json")) => ReportFormat::Json,
         (None, _, Some("txt")) => ReportFormat::Text,
         (None, _, Some("png")) => {
-            return Err(Failure::usage("cannot draw a PNG, which needs fonts and a renderer")
-                .hint("write an .svg and convert it: rsvg-convert -z 2 report.svg -o report.png"));
+            return Err(Failure::usage(
+                "cannot write a PNG: cpushield has no fonts and no renderer",
+            )
+            .hint(
+                "write an .svg file and convert it: rsvg-convert -z 2 report.svg -o report.png",
+            ));
         }
         (None, Some(file), _) => {
             return Err(Failure::usage(format!(
-                "cannot tell the format from the name {}",
+                "cannot determine the format from the name {}",
                 file.display()
             ))
             .hint("use a name that ends in .html, .svg, .md, .json or .txt")

@@ -51,7 +51,7 @@ pub struct RequestArgs {
     /// `all`; `^` excludes CPUs: `all,^0-1`
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
     pub cpus: Option<String>,
-    /// Number of CPUs; cpushield chooses them
+    /// Number of CPUs to shield; cpushield chooses them
     #[arg(long, value_name = "N", value_parser = cpu_count)]
     pub count: Option<usize>,
     /// Choose CPUs near this device, for example `eth0` or `nvme0n1`
@@ -60,8 +60,8 @@ pub struct RequestArgs {
     /// Choose CPUs on this NUMA node
     #[arg(long, value_name = "N", value_parser = input::node_number)]
     pub node: Option<usize>,
-    /// Shield all CPUs of a NUMA node, which then has no housekeeping CPU: the best node, or the
-    /// one that --node names; with --cpus, allow the list to include whole nodes
+    /// Shield all CPUs of the best NUMA node, or of the node given by --node; the node then has no
+    /// housekeeping CPU. With --cpus, allow the list to include whole nodes
     #[arg(long, conflicts_with_all = ["count", "share"])]
     pub whole_node: bool,
     /// Shield only whole groups, so that housekeeping and shielded CPUs share no core, L2 or L3
@@ -88,7 +88,7 @@ pub struct RequestArgs {
     /// Read the shield from this policy file [default: /etc/cpushield/policy.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub policy: Option<String>,
-    /// Name of the shield, in the policy file if there is one [default: cpushield]
+    /// Name of the shield; selects a shield of the policy file if there is one [default: cpushield]
     #[arg(long, value_name = "NAME")]
     pub shield: Option<String>,
 }

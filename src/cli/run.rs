@@ -13,17 +13,18 @@ use std::process::ExitCode;
 
 /// Run a program in the shield
 ///
-/// The program runs under SCHED_OTHER on the shielded CPU with the fewest programs. Programs
-/// outside the shield do not compete with it there. So a real-time priority only helps if threads
-/// in the shield compete with each other. Signals are forwarded to the program. Its exit status is
-/// returned (128+n for signal n).
+/// By default, the program runs under SCHED_OTHER on the shielded CPU with the fewest programs.
+/// Programs outside the shield do not compete with it there. A real-time priority therefore helps
+/// only if threads in the shield compete with each other. The command forwards signals to the
+/// program and returns its exit status (128+n for signal n).
 ///
-/// With --fifo and --rr, the kernel threads of that CPU (rcuc, ktimers, ksoftirqd and others) run
-/// at a higher priority until the program ends. The kernel hangs if they cannot run, so a program's
-/// highest priority is 98.
+/// With --fifo or --rr, the kernel threads of the program's CPU (rcuc, ktimers, ksoftirqd and
+/// others) run at a higher priority until the program ends. The kernel hangs if they cannot run, so
+/// the highest priority of a program is 98.
 ///
 /// The environment variable CPUSHIELD_CPUS lists the program's CPUs. LinuxCNC reads its CPU from
-/// RTAPI_CPU_NUMBER, which is set to the highest of them unless you have set it.
+/// RTAPI_CPU_NUMBER. Unless you have set that variable, cpushield sets it to the highest of the
+/// program's CPUs.
 #[derive(Debug, clap::Args)]
 pub struct RunArgs {
     /// The active shield
@@ -40,18 +41,18 @@ pub struct RunArgs {
     #[arg(long)]
     spread: bool,
     /// SCHED_FIFO with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher
-    /// one
+    /// priority
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     fifo: Option<u32>,
     /// SCHED_RR with this priority, 1 to 99; 99 becomes 98, because kernel threads need a higher
-    /// one
+    /// priority
     #[arg(long, value_name = "P", group = "policy", value_parser = input::priority)]
     rr: Option<u32>,
     /// SCHED_DEADLINE: RUNTIME/DEADLINE/PERIOD, for example 300us/1ms/1ms
     #[arg(long, value_name = "R/D/P", group = "policy", value_parser = parse_deadline)]
     deadline: Option<SchedPolicy>,
     /// Highest priority that the program itself sets, 1 to 98; the kernel threads of the shield's
-    /// CPUs get a higher one
+    /// CPUs get a higher priority
     #[arg(long, value_name = "P", group = "policy", value_parser = input::lower_priority)]
     own_priority: Option<u32>,
     /// Nice value under SCHED_OTHER, -20 to 19
@@ -61,7 +62,8 @@ pub struct RunArgs {
     /// User and group of the program, by name or number
     #[arg(long, value_name = "USER[:GROUP]")]
     user: Option<String>,
-    /// Remove the limit on locked memory; after one second, report whether the program locked any
+    /// Remove the limit on locked memory; after one second, report whether the program has locked
+    /// memory
     #[arg(long)]
     lock_memory: bool,
     /// The program and its arguments
@@ -72,14 +74,20 @@ pub struct RunArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield run -- ./control --rate 1000", "on the shielded CPU with the fewest programs"),
-        ("cpushield run --cpu 3 --fifo 80 -- ./control", "on CPU 3 with a real-time priority"),
-        ("cpushield run --spread --user ada -- ./solver", "one thread per CPU, as user ada"),
+        (
+            "cpushield run -- ./control --rate 1000",
+            "run it on the shielded CPU with the fewest programs",
+        ),
+        (
+            "cpushield run --cpu 3 --fifo 80 -- ./control",
+            "run it on CPU 3 with a real-time priority",
+        ),
+        ("cpushield run --spread --user ada -- ./solver", "run one thread per CPU, as user ada"),
     ],
     exit_codes: Some(&[
         ("125", "cpushield failed before it started the program"),
         ("126", "the program cannot be executed"),
-        ("127", "the program is not found"),
+        ("127", "the program was not found"),
         ("*", "the program's own status, or 128 + N when signal N ended it"),
     ]),
 };

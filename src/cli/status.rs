@@ -15,15 +15,15 @@ use std::process::ExitCode;
 /// Show the active shields and everything that is on their CPUs
 ///
 /// For each shielded CPU, shows whether other programs, interrupts and the timer tick are kept
-/// away. Lists every thread that last ran there, foreign threads first, and every interrupt that is
-/// delivered there.
+/// away. Lists every thread that last ran on it, foreign threads first, and every interrupt that is
+/// delivered to it.
 ///
 /// Exit code 0: the shield is active and unchanged. Exit code 3: there is no shield. Exit code 1
 /// covers every other case: a setting has changed, a foreign task is on a shielded CPU, the shield
 /// is incomplete, or its state is unknown.
 ///
-/// Any user can run it. Only root can compare the settings with those that `apply` made; for other
-/// users, the output says what was not checked.
+/// Any user can run this command. Only root can check whether the settings are still as `apply`
+/// left them; for other users, the output says what was not checked.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     /// The active shield
@@ -34,8 +34,8 @@ pub struct StatusArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield status", "the shield and what is on its CPUs"),
-        ("cpushield status --json", "the same for a program"),
+        ("cpushield status", "show the shield and what is on its CPUs"),
+        ("cpushield status --json", "the same as JSON, for programs"),
     ],
     exit_codes: Some(&[
         ("0", "every shield is active and unchanged, as far as this user can check"),
@@ -45,7 +45,7 @@ pub(super) const HELP: HelpTail = HelpTail {
                  unreadable",
         ),
         USAGE,
-        ("3", "no shield, or a failed operation"),
+        ("3", "failure: no shield, or the operation failed"),
         BUG,
     ]),
 };

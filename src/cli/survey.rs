@@ -13,20 +13,20 @@ use crate::workflow::machine_survey::{
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show the machine, its isolated CPUs and obstacles to isolation
+/// Show the machine, its isolated CPUs and the obstacles to isolation
 ///
 /// The survey changes nothing. As root, it rewrites each interrupt's current affinity to find out
 /// which interrupts can be moved. At the end, it lists what it could not read, with the reasons.
 #[derive(Debug, clap::Args)]
 pub struct SurveyArgs {
-    /// Also save in DIR the files that the survey reads, without private data
+    /// Also save the files that the survey reads to DIR, without private data
     ///
     /// Use the recording for bug reports, or with `--root DIR` to try plans on another machine. It
-    /// leaves out names of user programs, command lines, host names, hardware addresses and serial
+    /// contains no names of user programs, command lines, host names, hardware addresses or serial
     /// numbers.
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
-    /// Only show what is wrong with the kernel's command line; exit code 0: nothing, 1: something
+    /// Only check the kernel command line; exit code 0: no findings, 1: at least one finding
     #[arg(long, conflicts_with = "record")]
     lint: bool,
 }
@@ -34,7 +34,7 @@ pub struct SurveyArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield survey", "show this machine and what is isolated"),
+        ("cpushield survey", "show this machine and its isolated CPUs"),
         ("cpushield survey --record machine", "save a recording of this machine"),
         ("cpushield survey --root machine", "read that recording on another computer"),
     ],

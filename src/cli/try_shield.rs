@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Shield a CPU for a few seconds, verify the shield, then undo everything
 ///
 /// Watches a busy CPU without a shield, shields it and watches it again. Then it undoes every
-/// change and shows the results on one screen. It also undoes every change when it is interrupted
-/// or killed.
+/// change and shows the results on one screen. If the command is interrupted or killed, every
+/// change is undone as well.
 #[derive(Debug, clap::Args)]
 pub struct TryArgs {
-    /// How long to watch without and with the shield, 1s to 10m
+    /// How long to watch the CPU each time (without and with the shield), 1s to 10m
     #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = span)]
     pub time: Duration,
     /// Also measure the cost to the rest of the system: the throughput of a load without and with
@@ -32,8 +32,8 @@ pub struct TryArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield try", "5 seconds without and 5 seconds with a shield"),
-        ("cpushield try --cpus 3 --for 1m", "shield CPU 3, and watch it for longer"),
+        ("cpushield try", "watch for 5 seconds without and 5 seconds with a shield"),
+        ("cpushield try --cpus 3 --for 1m", "shield CPU 3 and watch it for a minute each time"),
         ("cpushield try --price", "also measure the cost to all other programs"),
     ],
     exit_codes: Some(EXIT_CODES),
@@ -53,7 +53,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &TryArgs) -> Result<(), Failure> 
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         return Ok(());
     }
-    let message = "the original state is not completely restored (see above)";
+    let message = "could not restore the original state completely (see above)";
     Err(Failure::new(FailureKind::NotUndone, message))
 }
 
@@ -62,7 +62,7 @@ fn span(text: &str) -> Result<Duration, String> {
     let span = input::time(text)?;
     match (SHORTEST..=LONGEST).contains(&span) {
         true => Ok(span),
-        false => Err("try watches for 1s to 10m".to_owned()),
+        false => Err("the time must be between 1s and 10m".to_owned()),
     }
 }
 

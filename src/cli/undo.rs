@@ -15,12 +15,13 @@ use crate::workflow::undo_shields::{UndoDocument, UndoTarget, undo_shields};
 
 /// Take a shield down and restore the original settings
 ///
-/// With several shields, --shield names one of them. The others stay, and keep the settings that
-/// they need.
+/// If several shields are active, select one with --shield. The other shields stay active and keep
+/// the settings that they need.
 ///
-/// Settings that another process has changed since are reported and left as they are. After a
-/// crash, undo completes an interrupted operation. After a reboot there is nothing to undo. A
-/// shield that `cpushield enable` makes at every boot stays enabled.
+/// If another process has changed a setting in the meantime, undo reports the setting and leaves it
+/// as it is. After a crash, undo reverts the changes of an interrupted `apply`, and completes an
+/// interrupted `undo`. After a reboot, there is nothing to undo. A shield that `cpushield enable`
+/// applies at every boot stays enabled.
 #[derive(Debug, clap::Args)]
 pub struct UndoArgs {
     /// Take all shields down, the newest first
@@ -29,7 +30,7 @@ pub struct UndoArgs {
     /// With --all: take down only the shields of this policy file
     #[arg(long, value_name = "FILE", requires = "all")]
     policy: Option<String>,
-    /// Forget settings that cannot be restored, or an unreadable journal
+    /// Forget settings that cannot be restored; move an unreadable journal away
     #[arg(long)]
     forget: bool,
     /// Change nothing while systemd shuts the system down, or if the shield is not active (for

@@ -24,15 +24,15 @@ use std::time::Duration;
 /// Watch shielded CPUs and say whether the shield holds
 ///
 /// Without a command, a busy loop runs on the CPUs and reads the clock. A gap between two reads is
-/// time that something else took. The result is unknown if your program ends in the first half of
+/// time taken by something else. The result is unknown if your program ends in the first half of
 /// the time, or if the CPU is idle the whole time.
 ///
-/// With --fix, every change becomes part of the active shield, and `cpushield undo` reverts it. A
-/// given program is started again for each verification. The last verification decides the exit
-/// code.
+/// With --fix, every change becomes part of the active shield, and `cpushield undo` reverts it. If
+/// you give a command, it is started again for each verification. The last verification determines
+/// the exit code.
 ///
-/// Exit code 0: the shield holds on every CPU, or with limits, all limits hold. Exit code 1:
-/// something does not hold, or is not proven.
+/// Exit code 0: the shield holds on every CPU or, with limits, all limits hold. Exit code 1: the
+/// shield or a limit does not hold, or the result is unknown.
 #[derive(Debug, clap::Args)]
 pub struct VerifyArgs {
     /// CPUs to watch [default: the CPUs of the active shield]
@@ -47,15 +47,15 @@ pub struct VerifyArgs {
     /// Limit: at most N kernel entries on each CPU
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_entries: Option<u64>,
-    /// Limit: no gap longer than this, for example 5us. With your own program this can only be
-    /// checked on bare metal with an SMI counter
+    /// Limit: no gap longer than this, for example 5us. With your own program, this limit can only
+    /// be checked on bare metal with an SMI counter
     #[arg(long, value_name = "TIME", value_parser = input::span)]
     max_gap: Option<Duration>,
-    /// Policy file with the limits that no option sets; if it has several shields, --shield selects
+    /// Policy file for the limits not set by an option; if it has several shields, --shield selects
     /// one
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Watch the programs that already run on the CPUs, and start none
+    /// Watch the programs that already run on the CPUs; start no program
     #[arg(long, conflicts_with = "command")]
     busy: bool,
     /// Watch even if tracing interrupts other active shields; let --fix interrupt them too
@@ -64,33 +64,33 @@ pub struct VerifyArgs {
     /// Also trace system calls (slightly slows every system call on the machine)
     #[arg(long)]
     syscalls: bool,
-    /// Stop at the first breach of a limit, and report what ran then. Only the end of the trace is
-    /// kept, even for --trace-dat and --perfetto, so a watch can last for days
+    /// Stop at the first breach of a limit, and report what ran at that moment. Only the end of the
+    /// trace is kept, even for --trace-dat and --perfetto, so a watch can last for days
     #[arg(long)]
     stop_on_breach: bool,
-    /// With --stop-on-breach: minimum length of the trace to keep before the breach
+    /// With --stop-on-breach: minimum time before the breach that the trace covers
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = input::span)]
     before: Duration,
     /// Record the kernel stack of each event. This costs the watched CPUs a few microseconds per
     /// event
     #[arg(long)]
     stacks: bool,
-    /// Fix leaks and drift, then verify again until the shield holds or nothing more can be done.
-    /// Fixes that need a reboot are only listed
+    /// Fix leaks and drift, then verify again until the shield holds or no fix is left. Fixes that
+    /// need a reboot are only listed
     #[arg(long)]
     fix: bool,
     /// Cgroup directory that the busy loop joins, if another tool made the shield
     #[arg(long, value_name = "DIR")]
     cgroup: Option<String>,
-    /// Write the raw kernel trace of the CPUs to this file, for trace-cmd and KernelShark (which
-    /// opens .dat files)
+    /// Write the raw kernel trace of the CPUs to this file, for trace-cmd and KernelShark (use the
+    /// extension .dat)
     #[arg(long, value_name = "FILE")]
     trace_dat: Option<PathBuf>,
     /// Write a timeline of the CPUs to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     /// Write the JSON document to this file. During the watch, the file holds the progress, updated
-    /// once a minute. An interrupted watch cannot be resumed, but the file says how long it lasted
+    /// once a minute. An interrupted watch cannot be resumed, but the file shows how long it lasted
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Program to run and watch in the shield; it is stopped when the time is up

@@ -15,11 +15,12 @@ use std::time::Duration;
 /// Shows which CPUs are shielded and what enters the kernel there. The rates come from kernel
 /// counters, which rarely name a culprit. The view itself never runs on a shielded CPU.
 ///
-/// On a terminal, `q` quits, `s` shows shielded CPUs only, and the arrow keys scroll. Without a
-/// terminal, it prints one frame. With --json, it prints a line per interval until it is stopped.
+/// On a terminal, `q` quits, `s` shows only shielded CPUs, and the arrow keys scroll. Without a
+/// terminal, the command prints one frame. With --json, it prints one line per interval until it is
+/// stopped.
 #[derive(Debug, clap::Args)]
 pub struct WatchArgs {
-    /// Time between two updates
+    /// Time between updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
     /// Print one frame and exit
@@ -28,8 +29,8 @@ pub struct WatchArgs {
     /// Treat these CPUs as shielded [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
     cpus: Option<CpuSelection>,
-    /// Trace the CPUs that are shielded at the start, to name culprits; starting and stopping the
-    /// trace interrupts every CPU
+    /// Trace the CPUs that are shielded when the view starts, to name culprits; starting and
+    /// stopping the trace interrupts every CPU
     #[arg(long)]
     trace: bool,
     /// Trace even if that interrupts other active shields
@@ -43,9 +44,9 @@ pub struct WatchArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
-        ("cpushield watch", "all CPUs, once a second"),
+        ("cpushield watch", "show all CPUs, updated once a second"),
         ("cpushield watch --trace", "also name what interrupts the shield"),
-        ("cpushield watch --once --json", "one frame for a program"),
+        ("cpushield watch --once --json", "print one frame as JSON, for programs"),
     ],
     exit_codes: None,
 };

@@ -51,7 +51,7 @@ impl fmt::Display for RunDoubt {
             RunDoubt::Measurement { doubt } => doubt.fmt(f),
             RunDoubt::CpuFigures { cpu, doubt } => write!(f, "CPU {cpu}: {doubt}"),
             RunDoubt::CpuVerdict { cpu, reason } => write!(f, "CPU {cpu}: {reason}"),
-            RunDoubt::StoppedEarly => f.write_str("it was stopped early"),
+            RunDoubt::StoppedEarly => f.write_str("the run was stopped early"),
         }
     }
 }
@@ -105,13 +105,13 @@ impl fmt::Display for PairDoubt {
             ),
             PairDoubt::NoStartTime => f.write_str(
                 "a document does not say when its run started, so a drift over time cannot be \
-                 distinguished from an effect",
+                 distinguished from a difference between the groups",
             ),
             PairDoubt::RunsOverlapped { runs } => {
                 write!(f, "{} runs overlap in time: {}", runs.len(), runs.join(", "))
             }
             PairDoubt::RunsDiffer { group, what, values } => {
-                write!(f, "the runs of {group} differ: {what} {}", values.join(" and "))
+                write!(f, "the runs of {group} differ in {what}: {}", values.join(" and "))
             }
         }
     }
@@ -126,7 +126,7 @@ pub enum PairNote {
     OnlyInOneGroup {
         /// The group.
         group: String,
-        /// The role of the threads: `threads of 1ms`.
+        /// The role of the threads: `1ms threads`.
         role: String,
     },
     /// The groups have different numbers of runs.
@@ -192,12 +192,12 @@ impl fmt::Display for FindingReason {
                 "the runs differ in CPU count, and the worst case grows with that count",
             ),
             FindingReason::TooFewRuns { needed } => {
-                write!(f, "{needed} runs of each group would be needed")
+                write!(f, "a test needs {needed} runs of each group")
             }
             FindingReason::OneOfMany { figures, needed } => write!(
                 f,
-                "the runs of the groups do not overlap, but by chance one of {figures} figures may \
-                 look like that; {needed} runs of each group would be needed"
+                "the runs of the groups do not overlap, but one of {figures} figures may look like \
+                 that by chance; a test needs {needed} runs of each group"
             ),
         }
     }

@@ -120,7 +120,7 @@ impl fmt::Display for CompareError {
             ),
             CompareError::Shields { group, one, other } => write!(
                 f,
-                "group {group} mixes shields: {} is of shield {}, {} of shield {}",
+                "group {group} mixes shields: {} belongs to shield {}, {} to shield {}",
                 one.0, one.1, other.0, other.1
             ),
             CompareError::Nothing { base, other } => {

@@ -207,7 +207,7 @@ fn other_differences_are_listed() {
     latency_in(&mut after, 2).setting.kernel = Some("6.1.9".to_owned());
     let pair = compared(&before, &after);
     let doubts: Vec<String> = pair.doubts.iter().map(ToString::to_string).collect();
-    assert_eq!(doubts, ["the runs of after differ: kernel 6.1.9 and 6.12.1"]);
+    assert_eq!(doubts, ["the runs of after differ in kernel: 6.1.9 and 6.12.1"]);
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     let mut doubtful = after.clone();
     latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
     let all = compare(&[before.clone(), doubtful]).unwrap();
-    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: its thread ended early"]);
+    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: it ended early"]);
     assert_eq!(answers(&all.pairs[0]), [FindingAnswer::Unknown; 6]);
     let doubtful = FindingReason::DoubtfulRuns { runs: vec!["after1".to_owned()] };
     assert_eq!(all.pairs[0].rows[0].finding.why, [doubtful]);

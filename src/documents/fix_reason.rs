@@ -60,7 +60,7 @@ impl fmt::Display for RemainReason {
             RemainReason::NoTunable => f.write_str("no known tunable removes it"),
             RemainReason::Obstacle { obstacle } => obstacle.fmt(f),
             RemainReason::OnlyAtBoot { parameter } => {
-                write!(f, "only a boot with {parameter} removes it")
+                write!(f, "only a boot parameter removes it: {parameter}")
             }
             RemainReason::ChangeMissing { tunable, subject, why } => {
                 write!(f, "{tunable}: {subject}: {why}")
@@ -102,15 +102,16 @@ impl fmt::Display for MissingChangeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             MissingChangeReason::Refused { answer } => {
-                write!(f, "the kernel refuses: {}", answer.as_deref().unwrap_or("no reason"))
+                write!(f, "the kernel refuses: {}", answer.as_deref().unwrap_or("no reason given"))
             }
             MissingChangeReason::Absent => f.write_str("it does not exist"),
             MissingChangeReason::ChangedSince => {
-                f.write_str("it was changed, but another process has changed it since")
+                f.write_str("cpushield changed it, but another process has changed it since")
             }
             MissingChangeReason::MovesProgram { comm, tid } => write!(
                 f,
-                "{comm} ({tid}) is in the shield and would be moved; end it, then run --fix again"
+                "the change would move {comm} ({tid}), which is in the shield; end that program, \
+                 then run `verify --fix` again"
             ),
         }
     }

@@ -125,7 +125,9 @@ impl fmt::Display for InapplicableReason {
                 return write!(f, "{path} cannot be read: {answer}");
             }
             Self::SettingAbsent { file } => return write!(f, "this kernel has no {file}"),
-            Self::SettingUnreadable { file, answer } => return write!(f, "{file}: {answer}"),
+            Self::SettingUnreadable { file, answer } => {
+                return write!(f, "{file} cannot be read: {answer}");
+            }
             Self::SettingUnknown { file } => {
                 return write!(f, "it is unknown whether this kernel has {file}");
             }
@@ -135,7 +137,7 @@ impl fmt::Display for InapplicableReason {
             }
             Self::TickOfCpu { cpu } => return write!(f, "the tick of CPU {cpu} cannot be stopped"),
             Self::OnlyWhereSeen { function, parameter } => {
-                return write!(f, "only if the trace shows {function}: {parameter}");
+                return write!(f, "useful only if the trace shows {function}: {parameter}");
             }
             Self::OnlyAtBoot => "only a boot parameter can do that: `cpushield boot plan`",
             Self::NoFairServer => "kernels before Linux 6.12 have no fair server",
@@ -150,7 +152,7 @@ impl fmt::Display for InapplicableReason {
                 "the tick continues on the shield; other timers there are listed below"
             }
             Self::CpusetNotV2 => {
-                "a v1 cpuset would lose the CPU, and without cpusets, tasks return to it"
+                "a cgroup v1 cpuset would lose the CPU; without cpusets, tasks would return to it"
             }
             Self::SiblingsStayOnline => {
                 "the request leaves SMT siblings online (to change that: --siblings offline)"
@@ -164,25 +166,25 @@ impl fmt::Display for InapplicableReason {
                 "it is unknown whether this kernel can stop the tick of a busy CPU"
             }
             Self::NoRcuOffload => "this kernel was built without CONFIG_RCU_NOCB_CPU",
-            Self::NoIrqMasks => "this machine shows no interrupt masks",
-            Self::IrqMasksUnknown => "the interrupt masks are unknown",
+            Self::NoIrqMasks => "this machine has no IRQ affinity to set",
+            Self::IrqMasksUnknown => "the IRQ affinities are unknown",
             Self::WatchdogOff => "the lockup detectors are off",
             Self::NoWatchdog => "this kernel has no lockup detectors",
             Self::WatchdogUnknown => "it is unknown whether this kernel has lockup detectors",
             Self::NoIrqbalance => "irqbalance is not running",
-            Self::NoSteeredPackets => "no interface steers packets to the shield",
+            Self::NoSteeredPackets => "no network interface steers packets to the shield",
             Self::NoBoundQueue => "no transmit queue is bound to the shield",
             Self::OneMemoryNode => "this machine has one memory node",
-            Self::FrequencySet => "the userspace governor would lose the frequency that is set",
+            Self::FrequencySet => "the userspace governor would forget the frequency that was set",
             Self::LeastPerformanceLost => {
-                "without turbo the driver would lower intel_pstate/min_perf_pct permanently"
+                "without turbo, the driver would lower intel_pstate/min_perf_pct permanently"
             }
             Self::BoostOfPolicies => {
-                "since 6.11 each frequency policy has a switch of its own, and this one sets them \
-                 all"
+                "since 6.11, each cpufreq policy has its own boost switch, and this switch sets \
+                 them all"
             }
             Self::NoThrottling => {
-                "since 6.12 only kernels with CONFIG_RT_GROUP_SCHED throttle real-time tasks"
+                "since 6.12, only kernels with CONFIG_RT_GROUP_SCHED throttle real-time tasks"
             }
         })
     }

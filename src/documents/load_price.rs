@@ -86,14 +86,17 @@ impl fmt::Display for PriceDoubt {
         match self {
             PriceDoubt::Load { window, doubt } => write!(f, "{window}: {doubt}"),
             PriceDoubt::MaybeChance => f.write_str(
-                "parts of one were as fast as parts of the other: the difference may be due to \
-                 chance",
+                "the throughput ranges before and under the shield overlap: the difference may be \
+                 due to chance",
             ),
             PriceDoubt::SpreadUnknown => {
-                f.write_str("it is not counted in parts, so its spread is unknown")
+                f.write_str("its work is not counted in parts, so the spread is unknown")
             }
             PriceDoubt::Varied { window } => {
-                write!(f, "{window}: the throughput varied: other programs were busy too")
+                write!(
+                    f,
+                    "{window}: the throughput varied, perhaps because other programs were busy"
+                )
             }
         }
     }

@@ -192,7 +192,7 @@ impl fmt::Display for LoadRefusal {
                 write!(f, "the kernel does not let a thread run on its CPU: {answer}")
             }
             Refusal::NoThread { answer } => write!(f, "cannot start a thread: {answer}"),
-            Refusal::NoSharedMemory => f.write_str("no shared memory"),
+            Refusal::NoSharedMemory => f.write_str("cannot allocate shared memory"),
             Refusal::CountersUnreadable { answer } => {
                 write!(f, "cannot read its counters: {answer}")
             }

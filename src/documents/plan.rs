@@ -256,7 +256,7 @@ impl fmt::Display for ImmovableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ImmovableReason::Refused { answer, arrives } => {
-                write!(f, "the kernel refuses ({answer}); {arrives}")
+                write!(f, "the kernel refuses to move it ({answer}); {arrives}")
             }
             ImmovableReason::Bound { cpus } => write!(f, "bound to CPU {cpus} by the kernel"),
         }

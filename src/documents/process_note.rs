@@ -147,7 +147,7 @@ impl fmt::Display for ProcessNote {
                 )
             }
             ProcessNote::MadeOrdinary { tid, policy } => {
-                write!(f, "{tid} had {policy}, now SCHED_OTHER")
+                write!(f, "the policy of {tid} changes from {policy} to SCHED_OTHER")
             }
             ProcessNote::KeepsPolicy { comm, tid, policy, answer } => {
                 write!(f, "{comm} ({tid}) keeps {policy}: {answer}")
@@ -159,7 +159,7 @@ impl fmt::Display for ProcessNote {
                 write!(f, "another process moved it to {group}, so it stays there")
             }
             ProcessNote::GroupGone { group } => {
-                write!(f, "{group} no longer exists, so it is in the root group")
+                write!(f, "{group} no longer exists, so it is in the root cgroup")
             }
             ProcessNote::AffinityChanged { comm, tid, cpus } => {
                 write!(f, "another process moved {comm} ({tid}) to CPU {cpus}, so it stays there")
@@ -168,19 +168,22 @@ impl fmt::Display for ProcessNote {
                 write!(f, "another process changed the policy of {comm} ({tid})")
             }
             ProcessNote::AffinityRefused { comm, tid, answer } => {
-                write!(f, "{comm} ({tid}) did not get its CPUs: {answer}")
+                write!(f, "the kernel refused the CPUs of {comm} ({tid}): {answer}")
             }
-            ProcessNote::NotMovedBack { comm, tid, error } => write!(f, "{comm} ({tid}): {error}"),
+            ProcessNote::NotMovedBack { comm, tid, error } => {
+                write!(f, "cannot move {comm} ({tid}) out of the shield: {error}")
+            }
             ProcessNote::StaysRaised { comm, tid, priority } => {
-                write!(f, "{comm} stays raised for task {tid} with priority {priority}")
+                write!(f, "{comm} keeps its raised priority for task {tid} (priority {priority})")
             }
             ProcessNote::NotLowered { comm, answer } => {
-                write!(f, "{comm} stays raised: {answer}")
+                write!(f, "{comm} keeps its raised priority: {answer}")
             }
             ProcessNote::RaisedThreadChanged { comm, policy } => {
                 write!(
                     f,
-                    "another process changed the policy of {comm} to {policy}, so that policy stays"
+                    "another process changed the policy of {comm} to {policy}, so cpushield does \
+                     not change it"
                 )
             }
         }

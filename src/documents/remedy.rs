@@ -85,12 +85,17 @@ impl fmt::Display for RemedyObstacle {
                  includes the shield"
             ),
             RemedyObstacle::IrqNotMovedYet { mask } => {
-                write!(f, "its mask is already CPU {mask}; the interrupt moves when it next fires")
+                write!(
+                    f,
+                    "its affinity mask is already CPU {mask}; the interrupt moves when it next \
+                     fires"
+                )
             }
             RemedyObstacle::IrqMovedSince { mask } => {
                 write!(
                     f,
-                    "its mask is now CPU {mask}; this interrupt came before the mask took effect"
+                    "its affinity mask is now CPU {mask}; this interrupt came before the mask took \
+                     effect"
                 )
             }
         }

@@ -66,7 +66,7 @@ pub(super) fn find_word_meaning(
             WordMeaning::Inexpressible("only tuned reads it".to_owned())
         }
         None if !is_plain(word) => WordMeaning::Inexpressible(
-            "only parameters made of letters, digits and _.,:=/+- are written".to_owned(),
+            "cpushield writes only parameters of letters, digits and _.,:=/+-".to_owned(),
         ),
         None => match find_word_fault(word) {
             Some((fault, _)) => WordMeaning::Inexpressible(fault.to_string()),
@@ -168,7 +168,7 @@ mod tests {
             ("x=\"a b\"", "only parameters made of letters"),
             // A policy with these parameters would be refused.
             ("mitigations=off", "exposes the machine"),
-            ("kthread_cpus=0-1,4-7", "do not know it"),
+            ("kthread_cpus=0-1,4-7", "do not support it"),
             ("tuned.non_isolcpus=3", "only tuned"),
         ] {
             let meaning = find_word_meaning(word, &target, WordOrigin::Profile);

@@ -56,7 +56,7 @@ pub fn service_drop_in(machine: &Machine, plan: &Plan) -> Result<String, DropInR
          # systemctl daemon-reload && systemctl restart SERVICE\n\
          #\n\
          # The slice keeps other tasks off these CPUs only while the shield is active (`cpushield\n\
-         # apply`, or `cpushield enable` for every boot). Without it, the service shares them.\n\
+         # apply`, or `cpushield enable` for every boot). Otherwise other tasks run on them too.\n\
          # The kernel does not balance tasks among a shield's CPUs: pin each busy thread to one.\n\
          [Unit]\nAfter=cpushield.service\n\n\
          [Service]\nSlice={group}.slice\nCPUAffinity=\nCPUAffinity={working}\n"

@@ -39,7 +39,7 @@ pub fn tuned_profile(plan: &Plan, words: &[String]) -> String {
          # Next: save it as /etc/tuned/profiles/{name}/tuned.conf (tuned before 2.23:\n\
          # /etc/tuned/{name}/tuned.conf), then: tuned-adm profile {name}\n\
          # tuned makes no partition: any task can still move itself to CPU {cpus}.\n\
-         [main]\nsummary=CPU {cpus} without interruptions, as far as tuned can do that\n"
+         [main]\nsummary=CPU {cpus} with as few interruptions as tuned can achieve\n"
     );
     let bans = entries.iter().any(|(_, entry)| *entry == ProfileEntry::Irqbalance);
     let mut sysctl = Vec::new();
@@ -86,7 +86,7 @@ fn list_left_out(plan: &Plan, entries: &[(&Step, ProfileEntry)]) -> String {
     if !plan.already.is_empty() {
         let names: Vec<&str> = plan.already.keys().map(String::as_str).collect();
         text.push_str(
-            "\n# Left out, because this machine already has these settings, or some of them:\n",
+            "\n# Left out, because this machine already has all or some of these settings:\n",
         );
         text.push_str(&comment_text(&format!("#   {}", names.join(", "))));
         text.push('\n');

@@ -106,7 +106,7 @@ impl fmt::Display for DifferenceRole {
             DifferenceRole::NeedsReboot => "not tried: needs a reboot (--reboot)",
             DifferenceRole::NotRemovable => {
                 "not tried: the running boot has it, but experiment can only add parameters; boot \
-                 without it and repeat"
+                 without it and repeat the search"
             }
             DifferenceRole::BootMenuUnknown => {
                 "not tried: the boot menu could not be read; boot the other kernel and measure \

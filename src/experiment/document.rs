@@ -202,7 +202,7 @@ pub struct ExperimentRun {
         schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
     )]
     pub doubts: Vec<LatencyDoubt>,
-    /// The tunables of which the kernel refused a change.
+    /// The tunables with a change that the kernel refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
     /// The file with the whole `latency` document, in the state directory.

@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(mixed.best[0].why, BestEvidence::Undecided { reasons });
         let few = experiment(2, &[("base", &[90, 91]), ("shield", &[10, 11])]);
         assert_eq!(few.best[0].winner, None);
-        let why = "4 repetitions of each are needed to distinguish it from chance";
+        let why = "4 repetitions of each row are needed to distinguish an effect from chance";
         assert_eq!(few.best[0].why.to_string(), why);
         let alone = experiment(2, &[("base", &[90, 91])]);
         assert_eq!(alone.best[0].winner, None);

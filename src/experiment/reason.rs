@@ -67,12 +67,12 @@ impl fmt::Display for UnmeasuredReason {
                 f.write_str("not run: it needs a reboot, but --reboot was not given")
             }
             UnmeasuredReason::DidNotComeUp { mismatch } => {
-                write!(f, "its boot did not come up: {mismatch}")
+                write!(f, "the machine did not boot as requested: {mismatch}")
             }
             UnmeasuredReason::WentDownAfterBoot { times } => {
                 write!(
                     f,
-                    "the machine was booted for it {times} times, but went down again each time"
+                    "the machine was booted {times} times for this row, but went down each time"
                 )
             }
             UnmeasuredReason::WentDownWhileMeasuring { times } => {
@@ -198,7 +198,10 @@ impl fmt::Display for EffectEvidence {
                     ComparedUnit::Repetition => "repetitions",
                     ComparedUnit::Boot => "boots",
                 };
-                write!(f, "{needed} {what} of each are needed to distinguish it from chance")
+                write!(
+                    f,
+                    "{needed} {what} of each row are needed to distinguish an effect from chance"
+                )
             }
             EffectEvidence::RowDoubtful { row } => {
                 write!(f, "a measurement of {row:?} is doubtful")
@@ -207,11 +210,11 @@ impl fmt::Display for EffectEvidence {
                 write!(f, "repetitions of {row:?} failed, so the remaining ones may be biased")
             }
             EffectEvidence::OptionRefused { tunable } => {
-                write!(f, "the kernel refused a change that {tunable} makes")
+                write!(f, "the kernel refused a change of the tunable {tunable}")
             }
-            EffectEvidence::CpuCountsDiffer => {
-                f.write_str("the numbers of CPUs differ, and the worst case grows with that number")
-            }
+            EffectEvidence::CpuCountsDiffer => f.write_str(
+                "the rows measure different numbers of CPUs; more CPUs have a longer worst case",
+            ),
             EffectEvidence::NotMeasured => f.write_str("not measured"),
             EffectEvidence::NotTestable => f.write_str("the figures cannot be tested"),
         }
@@ -271,13 +274,13 @@ impl fmt::Display for ExperimentNote {
         match self {
             // The LinuxCNC wiki, "The Isolcpus Boot Parameter And GRUB2", section 4.2.
             ExperimentNote::IdlePoll => f.write_str(
-                "idle=poll keeps every CPU at full power; others measured it to be worse than \
-                 isolcpus= (200 µs instead of 10.5 µs in LinuxCNC's latency test)",
+                "idle=poll keeps every CPU at full power; the LinuxCNC wiki reports longer \
+                 latencies than with isolcpus= (200 µs vs 10.5 µs in LinuxCNC's latency test)",
             ),
             ExperimentNote::ManyTests { effects } => write!(
                 f,
-                "{effects} effects were tested, each separately: one in {:.0} looks significant \
-                 even if there is no effect",
+                "{effects} effects were tested, without a correction for multiple tests: one in \
+                 {:.0} looks significant by chance alone",
                 1.0 / compare::ALPHA
             ),
         }

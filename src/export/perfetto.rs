@@ -242,7 +242,7 @@ impl CpuTrack {
                     event = annotate(event, "removed by", &remedy);
                 }
                 let took = ProtoMessage::default()
-                    .text(annotation::NAME, "took (ns)")
+                    .text(annotation::NAME, "duration (ns)")
                     .number(annotation::UINT, entry.end_ns - entry.begun_ns);
                 event = event.message(event::ANNOTATION, &took);
             }

@@ -39,7 +39,7 @@ impl From<crate::apply::UndoError> for Failure {
                 Failure::machine(message).hint(name_a_shield(names))
             }
             UndoError::OtherUnfinished { ref other } => Failure::machine(message)
-                .hint(format!("complete that first: cpushield undo --shield {other}")),
+                .hint(format!("first complete that operation: cpushield undo --shield {other}")),
             UndoError::Hog(hog) => Failure::new(FailureKind::NotUndone, hog.why)
                 .hint(format!("{}; then run `cpushield undo` again", hog.hint)),
             UndoError::Killed => Failure::new(FailureKind::Bug, "killed by a test"),
@@ -57,7 +57,7 @@ impl From<crate::apply::ApplyError> for Failure {
             ApplyError::Active { .. } => Failure::machine(message)
                 .hint("show it: cpushield status; or take it down: cpushield undo"),
             ApplyError::Unfinished { shield } => Failure::machine(message)
-                .hint(format!("restore what it changed: cpushield undo --shield {shield}")),
+                .hint(format!("restore the original settings: cpushield undo --shield {shield}")),
             ApplyError::Overlap { other, .. } => Failure::usage(message).hint(format!(
                 "choose other CPUs, or take that shield down: cpushield undo --shield {other}"
             )),
@@ -139,11 +139,12 @@ impl From<crate::run::RunError> for Failure {
                 let failure = Failure::machine(message);
                 match threads.iter().find(|thread| thread.reason.is_unsafe()) {
                     None => failure.hint(
-                        "end them, or give them the CPUs of the new version: --move-programs",
+                        "end these programs, or move them to the CPUs of the new version: \
+                         --move-programs",
                     ),
                     Some(ThreadInTheWay { tid, .. }) => failure
                         .hint(format!("make it an ordinary program: chrt -o -p 0 {tid}"))
-                        .hint("or end it"),
+                        .hint("or end that program"),
                 }
             }
             RunError::NotOffered { offered, .. } => {
@@ -155,11 +156,11 @@ impl From<crate::run::RunError> for Failure {
                 Failure::machine(message).hint(format!("bring it online: echo 1 > {online}"))
             }
             RunError::Unknown { .. } => {
-                Failure::usage(message).hint("or use numbers, for example 1000:1000")
+                Failure::usage(message).hint("use numeric IDs, for example 1000:1000")
             }
             RunError::NoMove { .. } => Failure::machine(message).hint(
-                "stop that task first: a program's memory moves with it to other nodes, which \
-                 needs a kernel thread on every CPU",
+                "stop that task first: a program's memory moves with the program to other nodes, \
+                 and this needs a kernel thread on every CPU",
             ),
             RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
             RunError::Scheduling { hints, .. } => {

@@ -381,13 +381,13 @@ impl ThreadSeries {
         }
     }
 
-    /// Describes its thread without the CPU: `threads of 1ms`, `threads of 1ms (irq)`.
+    /// Describes its thread without the CPU: `1ms threads`, `1ms threads (irq)`.
     #[must_use]
     pub fn role(&self) -> String {
         let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
         match self.period_ns {
             0 => format!("threads that never sleep{stage}"),
-            period_ns => format!("threads of {}{stage}", exact_duration(period_ns)),
+            period_ns => format!("{} threads{stage}", exact_duration(period_ns)),
         }
     }
 }

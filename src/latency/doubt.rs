@@ -111,7 +111,7 @@ impl LatencyDoubt {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            LatencyDoubt::Incomplete { .. } => Some("--resume FILE continues it"),
+            LatencyDoubt::Incomplete { .. } => Some("to continue it, use --resume FILE"),
             LatencyDoubt::ThreadDoubtful { doubt, .. } => doubt.advice(),
             _ => None,
         }
@@ -126,8 +126,7 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
             LatencyDoubt::NotStopped { late_ns } => write!(
                 f,
-                "the threads ended by themselves {} ago, because cpushield got no CPU time to stop \
-                 them",
+                "the threads ended by themselves {} before cpushield got CPU time to stop them",
                 exact_duration(*late_ns)
             ),
             LatencyDoubt::TracerThreadStarved { thread, ran_ns, span_ns } => {
@@ -159,14 +158,19 @@ impl fmt::Display for LatencyDoubt {
             LatencyDoubt::ThreadDoubtful { thread, doubt } => write!(f, "{thread}: {doubt}"),
             LatencyDoubt::LoadDoubtful { load, doubt } => write!(f, "the load {load}: {doubt}"),
             LatencyDoubt::JitterUnknown => {
-                f.write_str("a thread has no max jitter, which only periodic threads have")
+                f.write_str("a thread is not periodic, so it has no max jitter")
             }
             LatencyDoubt::Incomplete { span_ns, asked_ns } => {
                 let (span, asked) = (rounded(*span_ns), rounded(*asked_ns));
-                write!(f, "it is incomplete: {span} of {asked} measured; {advice}")
+                write!(f, "the measurement is incomplete: {span} of {asked}; {advice}")
             }
             LatencyDoubt::Stopped { span_ns, asked_ns } => {
-                write!(f, "it was stopped after {} of {}", rounded(*span_ns), rounded(*asked_ns))
+                write!(
+                    f,
+                    "the measurement was stopped after {} of {}",
+                    rounded(*span_ns),
+                    rounded(*asked_ns)
+                )
             }
         }
     }
@@ -268,7 +272,7 @@ impl fmt::Display for ThreadDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ThreadDoubt::Moved { cpus } => write!(f, "another process moved it to CPU {cpus}"),
-            ThreadDoubt::Gone => f.write_str("its thread ended early"),
+            ThreadDoubt::Gone => f.write_str("it ended early"),
             ThreadDoubt::PolicyChanged { policy } => {
                 write!(f, "another process set its policy to {policy}")
             }
@@ -276,16 +280,19 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::PeriodNotOver => {
                 f.write_str("no event came: its period is longer than the measurement")
             }
-            ThreadDoubt::SawNothing => f.write_str("it saw no event and did not end"),
+            ThreadDoubt::SawNothing => {
+                f.write_str("it saw no event until the end of the measurement")
+            }
             ThreadDoubt::DidNotRunAgain { late_ns } => write!(
                 f,
-                "it did not run again: its last event was {} ms late at the end",
+                "it did not run again: at the end of the measurement, its next event was {} ms \
+                 overdue",
                 late_ns / MS
             ),
             ThreadDoubt::Overrun => write!(
                 f,
-                "it ended early: for a second, most of its events came a period late, and a \
-                 real-time thread that never sleeps starves every other task on its CPU; {}",
+                "it ended early: it could not keep up with its period for a second, and it would \
+                 starve every other task on its CPU; {}",
                 self.advice().unwrap_or_default()
             ),
             ThreadDoubt::Failed { answer } => write!(f, "it ended early: {answer}"),
@@ -309,7 +316,7 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::DueBlurred { blur_ns } => {
                 write!(
                     f,
-                    "the due times of its events are only known to within {}",
+                    "the due times of its events are known only to within {}",
                     exact_duration(*blur_ns)
                 )
             }
@@ -375,7 +382,9 @@ impl fmt::Display for GuardBreach {
             GuardBreach::GroupGone => f.write_str("its cgroup is gone"),
             GuardBreach::CpusUnreadable => f.write_str("the CPUs of its cgroup cannot be read"),
             GuardBreach::CpusLost { cpus } => write!(f, "its cgroup has lost CPU {cpus}"),
-            GuardBreach::Partition { state } => write!(f, "its partition is {state}"),
+            GuardBreach::Partition { state } => {
+                write!(f, "its cpuset.cpus.partition is now {state}")
+            }
         }
     }
 }

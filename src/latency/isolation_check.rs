@@ -152,7 +152,7 @@ impl fmt::Display for IsolationCheck {
         }?;
         self.describe_use(f, "PID 1", ["may run on", "may not run on"], &self.init)?;
         let ran = ["ran on", "never ran on"];
-        self.describe_use(f, "a probe of busy unpinned threads", ran, &self.probe)
+        self.describe_use(f, "a probe with busy unpinned threads", ran, &self.probe)
     }
 }
 
@@ -166,7 +166,7 @@ impl IsolationCheck {
         witness: &IsolationWitness,
     ) -> fmt::Result {
         match witness {
-            IsolationWitness::Absent { why } => write!(f, "; {subject} shows nothing: {why}"),
+            IsolationWitness::Absent { why } => write!(f, "; no evidence from {subject}: {why}"),
             IsolationWitness::Present { isolated } => match self.cpus.difference(isolated) {
                 used if used.is_empty() => write!(f, "; {subject} {avoids} CPU {}", self.cpus),
                 used => write!(f, "; {subject} {uses} CPU {used}"),
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn a_check_says_what_each_witness_shows() {
         let broken = "the kernel lists CPU 2-3 as isolated; PID 1 may not run on CPU 2-3; a probe \
-                      of busy unpinned threads ran on CPU 3";
+                      with busy unpinned threads ran on CPU 3";
         assert_eq!(check(["2-3", "2-3", "2"]).to_string(), broken);
         let missing = "it is unknown which CPUs the kernel lists as isolated: EPERM; PID 1 may run \
-                       on CPU 2-3; a probe of busy unpinned threads shows nothing: EPERM";
+                       on CPU 2-3; no evidence from a probe with busy unpinned threads: EPERM";
         assert_eq!(check(["?", "", "?"]).to_string(), missing);
     }
 

@@ -581,7 +581,7 @@ pub(super) mod tests {
         assert_eq!(measured_end(span, 7, 3_000_000_007), (3_000_000_007, None));
         let (end_ns, why) = measured_end(span, 7, 9_700_000_007);
         assert_eq!(end_ns, 5_000_000_007);
-        assert!(why.unwrap().to_string().contains("4700ms ago"));
+        assert!(why.unwrap().to_string().contains("4700ms before"));
     }
 
     fn held(latency: &LatencyMeasurement, most_ns: u64) -> Option<bool> {
@@ -619,7 +619,10 @@ pub(super) mod tests {
         let mut stopped = plain.clone();
         stopped.stopped = true;
         assert_eq!(held(&stopped, 31_000), None);
-        assert_eq!(gate(&stopped, 31_000).reasons(), "it was stopped after 5ms of 5ms");
+        assert_eq!(
+            gate(&stopped, 31_000).reasons(),
+            "the measurement was stopped after 5ms of 5ms"
+        );
         assert_eq!(held(&stopped, 30_999), Some(false));
         let mut silent = plain.clone();
         silent.series[0] = ThreadSeries {

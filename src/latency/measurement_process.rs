@@ -275,7 +275,7 @@ impl MeasurementThreads {
             named.stack_size(STACK_BYTES).spawn(work).map_err(failure)?;
         }
         let tids = collect_tids(&ready_receiver, placements.len())?;
-        let board = board.number().ok_or_else(|| failure("no shared memory"))?;
+        let board = board.number().ok_or_else(|| failure("cannot allocate shared memory"))?;
         Ok((MeasurementThreads { starts }, MeasurementReply::Ready { board, tids, notes }))
     }
 }

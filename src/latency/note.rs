@@ -197,7 +197,7 @@ impl fmt::Display for LatencyNote {
             }
             LatencyNote::LoadSkipped { skipped } => skipped.fmt(f),
             LatencyNote::LoadCountedInLastPart { load } => {
-                write!(f, "the work of the load {load} was counted in the last part only")
+                write!(f, "the work of the load {load} was counted only in the last part")
             }
             LatencyNote::TimersMayMigrate { cpus } => write!(
                 f,
@@ -211,13 +211,14 @@ impl fmt::Display for LatencyNote {
             ),
             LatencyNote::LatenciesTooLong { cpu, blur_ns } => {
                 let blur = exact_duration(*blur_ns);
-                write!(f, "CPU {cpu}: every latency may be too long by up to {blur}")
+                write!(f, "CPU {cpu}: every latency may be up to {blur} too high")
             }
             LatencyNote::HpetHandled { irq, handlers, measured } => {
                 write_hpet_handled(f, *irq, handlers, measured)
             }
             LatencyNote::UserReturnNotMeasured => f.write_str(
-                "the return to user mode is not measured: timerlat here has only kernel threads",
+                "the return to user mode is not measured: on this kernel, timerlat has only kernel \
+                 threads",
             ),
             LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => {
                 let (width, window) = (exact_duration(*width_ns), exact_duration(*window_ns));
@@ -230,17 +231,21 @@ impl fmt::Display for LatencyNote {
                 write!(f, "cannot count the SMIs of CPU {cpus}: {why}")
             }
             LatencyNote::Traced => f.write_str(
-                "traced (--why): the figures include the time that the kernel takes to write its \
-                 trace on the measured CPUs",
+                "the figures include the overhead of the kernel trace on the measured CPUs, \
+                 because of --why",
             ),
             LatencyNote::CausesUnknown { why } => {
                 write!(f, "the causes are unknown, because nothing was traced: {why}")
             }
             LatencyNote::FrequentInterrupts { cpu, interrupts } => {
                 let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
-                write!(f, "interrupts on CPU {cpu}, by its counters: {}", interrupts.join(", "))
+                write!(
+                    f,
+                    "interrupts on CPU {cpu}, by the kernel's counters: {}",
+                    interrupts.join(", ")
+                )
             }
-            LatencyNote::TraceLeft { answer } => write!(f, "cannot remove the trace: {answer}"),
+            LatencyNote::TraceLeft { answer } => write!(f, "could not remove the trace: {answer}"),
             LatencyNote::Resumed { part, pause, lost } => {
                 write!(f, "part {part} began {pause}")?;
                 lost.iter().try_for_each(|lost| write!(f, "; {lost}"))
@@ -248,8 +253,8 @@ impl fmt::Display for LatencyNote {
             LatencyNote::NotSaved { why, times } => write_not_saved(f, why, *times),
             LatencyNote::SavedSlowly { longest_s } => write!(
                 f,
-                "the disk took {longest_s} s to save the document; a power failure in that time \
-                 would have lost as much of the measurement"
+                "the slowest save of the document took {longest_s} s; a power failure in that time \
+                 would have lost the data since the previous save"
             ),
             LatencyNote::ChangeRefused { tunable } => {
                 write!(f, "the kernel refused a change to {tunable}")
@@ -261,10 +266,10 @@ impl fmt::Display for LatencyNote {
 
 fn write_not_saved(f: &mut fmt::Formatter<'_>, why: &str, times: u64) -> fmt::Result {
     match times {
-        1 => f.write_str("could not save the document once")?,
-        times => write!(f, "could not save the document {times} times")?,
+        1 => f.write_str("1 attempt to save the document failed")?,
+        times => write!(f, "{times} attempts to save the document failed")?,
     }
-    write!(f, " ({why}); a power failure would have lost all data since the last save")
+    write!(f, " ({why}); a power failure then would have lost all data since the last save")
 }
 
 /// Writes which CPU handled the interrupt, and what that means for the figures.
@@ -275,19 +280,22 @@ fn write_hpet_handled(
     measured: &CpuSet,
 ) -> fmt::Result {
     if handlers == measured {
-        return write!(f, "CPU {handlers}, that of the thread, handled the HPET interrupt {irq}");
+        return write!(
+            f,
+            "CPU {handlers}, which also ran the thread, handled HPET interrupt {irq}"
+        );
     }
     write!(
         f,
-        "CPU {handlers} handled the HPET interrupt {irq}: the figures include the delays of that \
-         CPU and its wakeup of CPU {measured} (/proc/irq/{irq}/smp_affinity_list sets the CPU)"
+        "CPU {handlers} handled HPET interrupt {irq}: the figures include delays on that CPU and \
+         the wakeup of CPU {measured} (/proc/irq/{irq}/smp_affinity_list sets the CPU)"
     )
 }
 
 impl fmt::Display for FrequentInterrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = format!("{} {}", self.cause, self.culprit);
-        write!(f, "{} times {}", self.count, name.trim_end())
+        write!(f, "{} ({} times)", name.trim_end(), self.count)
     }
 }
 
@@ -296,17 +304,16 @@ impl fmt::Display for MeasurementPause {
         match self {
             MeasurementPause::Same { pause_ns } => {
                 let pause = exact_duration(pause_ns / 1_000_000 * 1_000_000);
-                write!(f, "{pause} after the one before it ended")
+                write!(f, "{pause} after the previous part ended")
             }
             MeasurementPause::Other { pause_s } => write!(
                 f,
-                "about {pause_s} s by the wall clock after the one before it ended, after another \
-                 boot"
+                "about {pause_s} s by the wall clock after the previous part ended, after a reboot"
             ),
             MeasurementPause::Unknown { pause_s } => write!(
                 f,
-                "about {pause_s} s by the wall clock after the one before it ended, possibly after \
-                 another boot"
+                "about {pause_s} s by the wall clock after the previous part ended, possibly after \
+                 a reboot"
             ),
         }
     }

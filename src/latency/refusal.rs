@@ -143,8 +143,10 @@ impl fmt::Display for InstrumentRefusal {
         match self {
             InstrumentRefusal::NoDevice { path } => write!(f, "there is no {path}"),
             InstrumentRefusal::DeviceBusy { path } => write!(f, "another program uses {path}"),
-            InstrumentRefusal::Device { path, answer } => write!(f, "{path}: {answer}"),
-            InstrumentRefusal::NoEventFd { answer } => write!(f, "no eventfd: {answer}"),
+            InstrumentRefusal::Device { path, answer } => write!(f, "cannot use {path}: {answer}"),
+            InstrumentRefusal::NoEventFd { answer } => {
+                write!(f, "cannot create an eventfd: {answer}")
+            }
             InstrumentRefusal::NoPidfdGetfd { answer } => write!(
                 f,
                 "the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs \
@@ -155,7 +157,7 @@ impl fmt::Display for InstrumentRefusal {
             InstrumentRefusal::GapTracer(why) => write!(
                 f,
                 "{why}; `cpushield latency spin` sees such gaps too, but cannot distinguish them \
-                 from the kernel's"
+                 from gaps that the kernel causes"
             ),
         }
     }
@@ -177,20 +179,20 @@ impl fmt::Display for HpetRefusal {
             HpetRefusal::RegistersDenied => write!(
                 f,
                 "the kernel denies access to the registers of {path}, so the due time of an \
-                 interrupt is not known; boot with hpet_mmap=1"
+                 interrupt is unknown; boot with hpet_mmap=1"
             ),
             HpetRefusal::RegistersNotMapped => write!(
                 f,
                 "cannot read the registers of {path} (no CONFIG_HPET_MMAP, or other registers in \
-                 their page), so the due time of an interrupt is not known"
+                 their page), so the due time of an interrupt is unknown"
             ),
             HpetRefusal::Registers { answer } => {
-                write!(f, "the registers of {path}: {answer}")
+                write!(f, "cannot use the registers of {path}: {answer}")
             }
             HpetRefusal::InterruptNotFree => {
                 write!(f, "the interrupt of the HPET timer is not free ({path})")
             }
-            HpetRefusal::Device { answer } => write!(f, "{path}: {answer}"),
+            HpetRefusal::Device { answer } => write!(f, "cannot use {path}: {answer}"),
         }
     }
 }
@@ -206,11 +208,12 @@ impl fmt::Display for TracerRefusal {
                 write!(f, "this kernel has no {tracer} tracer ({config})")
             }
             Refusal::NoPerCpuMode { error } => {
-                write!(f, "this kernel's hwlat has no per-cpu mode (needs 5.14): {error}")
+                write!(f, "this kernel's hwlat tracer has no per-cpu mode (needs 5.14): {error}")
             }
             Refusal::TracefsDenied { error } => write!(
                 f,
-                "not allowed to use tracefs ({}): this needs root and a kernel without lockdown",
+                "cannot use tracefs ({}): run cpushield as root, on a kernel that is not locked \
+                 down",
                 error.reason()
             ),
             Refusal::TracerInUse { tracer, dir } => write!(
@@ -241,7 +244,10 @@ impl fmt::Display for TracerRefusal {
             }
             // Before 5.17 osnoise and timerlat worked at the top level only.
             Refusal::NoTracerInInstances { tracer } => {
-                write!(f, "this kernel has no {tracer} tracer for instances (needs 5.17)")
+                write!(
+                    f,
+                    "this kernel's {tracer} tracer does not work in trace instances (needs 5.17)"
+                )
             }
             Refusal::Linux(error) => fmt::Display::fmt(error, f),
         }

@@ -65,7 +65,11 @@ pub fn find_mismatch(
         ("the CPUs of the load", was_on, is_on),
         ("the shield", or(before.isolation.shield.clone(), "none"), or(guard, "none")),
         ("the kernel", or(before.setting.kernel.clone(), "unknown"), or(kernel, "unknown")),
-        ("its command line", or(before.setting.cmdline.clone(), "unknown"), or(cmdline, "unknown")),
+        (
+            "the kernel command line",
+            or(before.setting.cmdline.clone(), "unknown"),
+            or(cmdline, "unknown"),
+        ),
     ];
     let differs = all.into_iter().find(|(_, was, is)| was != is);
     differs.map(|(what, was, is)| ResumeMismatch { what, was, is })
@@ -119,7 +123,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JoinError::NotMeasured { cpu, role } => {
-                write!(f, "CPU {cpu}, {role}: not measured before")
+                write!(f, "the earlier part did not measure CPU {cpu}, {role}")
             }
             JoinError::Histogram(error) => error.fmt(f),
         }
@@ -361,8 +365,8 @@ mod tests {
         assert_eq!(found.notes, std::slice::from_ref(&resumed));
         assert_eq!(
             resumed.to_string(),
-            "part 2 began 7s after the one before it ended; the last second of the previous \
-             part is lost"
+            "part 2 began 7s after the previous part ended; the last second of the previous part \
+             is lost"
         );
         // A third part, of another boot.
         let third = join_parts(&found, &part(&a, 500, "y"), LatencyLimits::default()).unwrap();
@@ -372,8 +376,8 @@ mod tests {
         assert_eq!(third.notes[1], LatencyNote::Resumed { part: 3, pause, lost: None });
         assert_eq!(
             third.notes[1].to_string(),
-            "part 3 began about 373 s by the wall clock after the one before it ended, after \
-             another boot"
+            "part 3 began about 373 s by the wall clock after the previous part ended, after a \
+             reboot"
         );
     }
 

@@ -103,9 +103,9 @@ mod tests {
         assert_eq!(guard.check(&host), GuardState::InForce);
         write("cpuset.cpus.partition", "isolated invalid (Cpu list empty)\n");
         let why = breach(&guard);
-        assert_eq!(why, "its partition is isolated invalid (Cpu list empty)");
+        assert_eq!(why, "its cpuset.cpus.partition is now isolated invalid (Cpu list empty)");
         write("cpuset.cpus.partition", "member\n");
-        assert_eq!(breach(&guard), "its partition is member");
+        assert_eq!(breach(&guard), "its cpuset.cpus.partition is now member");
         write("cpuset.cpus.effective", "3\n");
         assert_eq!(breach(&guard), "its cgroup has lost CPU 2");
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();

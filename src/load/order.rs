@@ -94,7 +94,7 @@ impl fmt::Display for LoadError {
                 write!(f, "{NONE} cannot be combined with other loads")
             }
             LoadError::UnexpectedArguments { word } => {
-                write!(f, "{word:?}: only a program takes arguments after a colon")
+                write!(f, "{word:?}: only a load that runs a program takes arguments after a colon")
             }
             LoadError::NoCommand => {
                 write!(f, "the load {COMMAND} needs a command, as in \"{COMMAND}:make -j4\"")

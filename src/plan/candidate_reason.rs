@@ -28,16 +28,20 @@ impl fmt::Display for CandidateReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CandidateReason::Recommended => "`cpushield plan` chooses this.",
-            CandidateReason::OneCpu => "One CPU leaves the most for the rest of the machine.",
+            CandidateReason::OneCpu => {
+                "A shield of one CPU leaves the most CPUs for the rest of the machine."
+            }
             CandidateReason::WholeLevel2 => {
                 "The shield does not share a level-2 cache with housekeeping CPUs."
             }
             CandidateReason::WholeLevel3 => {
                 "The shield does not share a level-3 cache with housekeeping CPUs."
             }
-            CandidateReason::TwoCpus => "Two CPUs can run two programs.",
+            CandidateReason::TwoCpus => {
+                "A shield of two CPUs can run two programs at the same time."
+            }
             CandidateReason::AllExceptOne => {
-                "Shielding all CPUs except one leaves a single CPU for the rest of the machine."
+                "A shield of all CPUs except one leaves one CPU for the rest of the machine."
             }
             CandidateReason::OtherCore => {
                 "Another core may be quieter: firmware and devices affect cores differently."

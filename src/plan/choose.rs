@@ -96,7 +96,7 @@ fn shares_core(machine: &Machine, cpus: &CpuSet) -> bool {
 /// The online CPUs that are in no shield, with these CPUs shielded too.
 ///
 /// # Errors
-/// There is none.
+/// No housekeeping CPU would be left.
 fn find_housekeeping(
     machine: &Machine,
     cpus: &CpuSet,
@@ -154,10 +154,10 @@ fn check_others(
     Ok(())
 }
 
-/// Checks that all CPUs of a list are in this machine and online.
+/// Checks that all CPUs of a list exist on this machine and are online.
 ///
 /// # Errors
-/// Names the CPUs that are not.
+/// Some CPUs do not exist or are offline; the error names them.
 pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal> {
     let topology = &machine.topology;
     let known = topology.present.union(&topology.online);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_node_is_given_away_only_on_request() {
+    fn a_whole_node_is_shielded_only_on_request() {
         let whole = |of: ShieldRequest| ShieldRequest { whole_node: true, ..of };
         let two = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
         for asked in [whole(request()), whole(list("2-3"))] {

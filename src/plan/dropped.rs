@@ -1,4 +1,5 @@
-//! Whom a change of an active shield interrupts by what its new version drops. Pure.
+//! Which other shields a change of an active shield interrupts, because its new version drops
+//! settings. Pure.
 
 use super::refused::PlanRefusal;
 use crate::documents::plan::{ActiveShields, Disturbance, Plan, PlanWarning, Step};
@@ -6,8 +7,8 @@ use crate::policy::DisturbanceConsent;
 use crate::tunables;
 use std::collections::BTreeMap;
 
-/// What the restoration of settings that the new version drops costs other active shields, by
-/// tunable. What one of those needs is not restored.
+/// What it costs other active shields to restore the settings that the new version drops, by
+/// tunable. A setting that another active shield needs is not restored.
 fn disturbances(plan: &Plan, live: &ActiveShields) -> BTreeMap<String, Disturbance> {
     let is_kept = |step: &Step| {
         live.find_same(&step.change).is_some()
@@ -25,11 +26,11 @@ fn warning(tunable: String, disturbance: Disturbance) -> PlanWarning {
     PlanWarning::RestoringInterrupts { tunable, disturbance }
 }
 
-/// Checks that a plan which replaces a version of its shield was made with consent to what that
-/// costs other active shields now. A saved plan may be older than they are.
+/// Checks that the user consented to what a plan that replaces a version of its shield now costs
+/// other active shields. A saved plan may be older than these shields.
 ///
 /// # Errors
-/// It was not.
+/// The plan was made without this consent.
 pub fn check_dropped(plan: &Plan, live: &ActiveShields) -> Result<(), PlanRefusal> {
     for (tunable, disturbance) in disturbances(plan, live) {
         if !plan.warnings.contains(&warning(tunable.clone(), disturbance.clone())) {

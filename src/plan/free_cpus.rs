@@ -1,5 +1,5 @@
 //! `Machine` + active shields → [`FreeCpus`]: the online CPUs that are in no shield, by NUMA node
-//! and last-level cache, and what has the others. Pure.
+//! and last-level cache, and what holds the others. Pure.
 
 use crate::survey::{Cache, CpusetGroup, Machine, exclusive_cpusets};
 use cpushield_linux::CpuSet;
@@ -19,7 +19,7 @@ pub struct FreeCpus {
     pub free: CpuSet,
     /// The free CPUs by node and cache, in the order of their lowest CPU. No group is empty.
     pub groups: Vec<FreeGroup>,
-    /// CPUs that a shield or another cpuset has; they are not free.
+    /// CPUs of a shield or another exclusive cpuset; they are not free.
     pub taken: Vec<CpuHolding>,
     /// Free CPUs that the kernel keeps other work away from.
     pub isolated: Vec<CpuHolding>,
@@ -37,18 +37,18 @@ pub struct FreeGroup {
     pub cpus: CpuSet,
 }
 
-/// CPUs, and what has them.
+/// CPUs, and what holds them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuHolding {
     /// The CPUs.
     pub cpus: CpuSet,
-    /// What has them.
+    /// What holds them.
     #[serde(flatten)]
     pub holder: CpuHolder,
 }
 
-/// What has CPUs.
+/// What holds CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "holder", rename_all = "kebab-case")]
@@ -58,7 +58,7 @@ pub enum CpuHolder {
         /// Its name.
         name: String,
     },
-    /// A cpuset that cpushield did not make has them exclusively.
+    /// An exclusive cpuset that cpushield did not make.
     Cpuset {
         /// Its directory.
         path: String,

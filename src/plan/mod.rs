@@ -120,8 +120,8 @@ pub fn plan_choice(
     Ok(plan)
 }
 
-/// Plans the version of a shield that a plan has made before, on the same CPUs and with the same
-/// tunables.
+/// Plans again a version of a shield that an earlier plan described, on the same CPUs and with the
+/// same tunables.
 ///
 /// # Errors
 /// As [`plan_choice`].
@@ -146,7 +146,7 @@ pub fn plan_version(
         workload: shield.workload,
         tunables: steps.chain(off).collect(),
         operators,
-        // What was in force before comes back, whatever that takes.
+        // What was in force before is restored, whatever the cost.
         disturbance: DisturbanceConsent::Given,
         ..ShieldRequest::default()
     };
@@ -169,16 +169,16 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
     Ok(())
 }
 
-/// Checks that no other program has made CPUs of a saved plan its own since the plan was made. Of
-/// the machine only the cpusets are needed.
+/// Checks that no other program has claimed CPUs of a saved plan since the plan was made. Only the
+/// cpusets of the machine are needed.
 ///
 /// # Errors
-/// Another program has made CPUs of the shield its own, and the plan would take them.
+/// Another program has claimed CPUs of the shield in an exclusive cpuset.
 pub fn check_saved(machine: &Machine, plan: &Plan) -> Result<(), PlanRefusal> {
     if plan.has_cpuset() { check_partitions(machine, &plan.shield) } else { Ok(()) }
 }
 
-/// Checks that no other program has made CPUs of the shield its own.
+/// Checks that no other program has claimed CPUs of the shield in an exclusive cpuset.
 fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusal> {
     match foreign_partition(machine, shield) {
         Some(group) => Err(PlanRefusal::InPartition {
@@ -190,8 +190,8 @@ fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusa
     }
 }
 
-/// What the changes of a tunable cost other active shields; `None` if nothing, because they are
-/// made already, for example.
+/// What the changes of a tunable cost other active shields; `None` if they cost nothing, for
+/// example because they have already been made.
 fn disturbance(
     tunable: &dyn Tunable,
     wants: &WantedChanges,

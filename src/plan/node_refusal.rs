@@ -47,13 +47,15 @@ impl NodeRefusal {
                 let first = cpus.first().unwrap_or_default();
                 vec![
                     format!("omit one of its CPUs, for example CPU {first}"),
-                    "or give the node away entirely: --whole-node".to_owned(),
+                    "or shield the whole node: --whole-node".to_owned(),
                 ]
             }
             NodeRefusal::NoneWhole { .. } => {
                 vec!["shield only part of a node: omit --whole-node".to_owned()]
             }
-            NodeRefusal::WholeAndPart => vec!["omit count and share, or whole_node".to_owned()],
+            NodeRefusal::WholeAndPart => {
+                vec!["omit whole_node, or omit count and share".to_owned()]
+            }
             NodeRefusal::NoSuch { .. } => Vec::new(),
         }
     }
@@ -64,17 +66,18 @@ impl fmt::Display for NodeRefusal {
         match self {
             NodeRefusal::Exhausted { node, cpus, others } if others.is_empty() => write!(
                 f,
-                "node {node} would keep no housekeeping CPU; the request takes all its CPUs ({cpus})"
+                "node {node} would have no housekeeping CPU left: the request takes all its CPUs \
+                 ({cpus})"
             ),
             NodeRefusal::Exhausted { node, cpus, others } => write!(
                 f,
-                "node {node} would keep no housekeeping CPU; the request takes CPU {cpus}, and \
-                 other shields have CPU {others}"
+                "node {node} would have no housekeeping CPU left: the request takes CPU {cpus}, \
+                 and other shields have CPU {others}"
             ),
             NodeRefusal::NoneWhole { place } => write!(
                 f,
-                "no NUMA node can be shielded entirely{place}: each contains the boot CPU, or a \
-                 CPU of another shield or of an exclusive cpuset"
+                "cannot shield a whole NUMA node{place}: each node contains the boot CPU, or a CPU \
+                 of another shield or of an exclusive cpuset"
             ),
             NodeRefusal::WholeAndPart => {
                 f.write_str("a request for a whole node cannot have a count or a share level")

@@ -22,15 +22,15 @@ pub(super) fn add_operators(
 ) -> Result<(), PlanRefusal> {
     let Some(operators) = operators else { return Ok(()) };
     let Some(group) = plan.cgroup_dir() else {
-        let why = "the shield has no cgroup, so there is nothing to enter".to_owned();
+        let why = "the shield has no cgroup for their programs".to_owned();
         return Err(PlanRefusal::Operators { why });
     };
     if matches!(machine.cgroup.mode, CgroupMode::V2) {
         return Ok(());
     }
     let (Some(owner), true) = (&operators.group, operators.users.is_empty()) else {
-        let why = "on cgroup v1, operators must be a group, not users: the owner of a file could \
-                   give other users access to it"
+        let why = "on cgroup v1, operators must be a group, not single users: a user who owns a \
+                   cgroup file could give other users access to it"
             .to_owned();
         return Err(PlanRefusal::Operators { why });
     };
@@ -40,7 +40,10 @@ pub(super) fn add_operators(
     let above = group.rsplit_once('/').map_or("", |(above, _)| above).to_owned();
     let places = [
         (group, "operators may move their own tasks into the shield"),
-        (format!("{above}/{HOUSEKEEPING_GROUP}"), "operators may move their own tasks out of it"),
+        (
+            format!("{above}/{HOUSEKEEPING_GROUP}"),
+            "operators may move their own tasks out of the shield",
+        ),
     ];
     for (dir, why) in places {
         plan.steps.push(Step {

@@ -3,6 +3,7 @@
 
 use crate::change::ChangeFault;
 use crate::documents::plan::{Plan, SCHEMA, Shield};
+use crate::policy::expected_name;
 use crate::tunables;
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -74,7 +75,7 @@ impl fmt::Display for PlanFault {
                 write!(f, "expected schema {SCHEMA}, found {found}")
             }
             PlanFault::Name { name } => {
-                write!(f, "expected a name of letters and digits, found {name:?}")
+                write!(f, "{name:?} cannot be a shield's name; use {}", expected_name(name))
             }
             PlanFault::NoCpus => {
                 f.write_str("expected at least one shielded and one housekeeping CPU")

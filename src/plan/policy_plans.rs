@@ -256,7 +256,7 @@ impl PolicyRefusal {
     pub fn hints(&self) -> Vec<String> {
         match self {
             PolicyRefusal::SameCpus { shields, .. } => {
-                vec![format!("change cpus of {} in the policy", shields.join(" or "))]
+                vec![format!("change the cpus of {} in the policy", shields.join(" or "))]
             }
             PolicyRefusal::SameSetting { values, .. } => {
                 let [(a, _), (b, _)] = values;
@@ -264,7 +264,7 @@ impl PolicyRefusal {
             }
             PolicyRefusal::Exchange { shields } => {
                 let first = shields.first().map_or("NAME", String::as_str);
-                vec![format!("take one down first: cpushield undo --shield {first}")]
+                vec![format!("take one of them down first: cpushield undo --shield {first}")]
             }
             PolicyRefusal::NoHousekeeping { .. } => vec![
                 "give the shields fewer CPUs in the policy".to_owned(),
@@ -283,8 +283,8 @@ impl fmt::Display for PolicyRefusal {
             }
             PolicyRefusal::SameSetting { subject, values: [(a, of_a), (b, of_b)] } => write!(
                 f,
-                "shields {a} and {b} of the policy need different values of {subject}: {of_a:?} and \
-                 {of_b:?}"
+                "shields {a} and {b} of the policy need different values for {subject}: {of_a:?} \
+                 and {of_b:?}"
             ),
             PolicyRefusal::Exchange { shields } => write!(
                 f,

@@ -53,7 +53,7 @@ impl Readiness {
                 "`cpushield plan` shows the changes; `cpushield try` makes them for 5 seconds"
             }
             Readiness::AfterBoot { .. } => {
-                "`cpushield boot plan` shows the boot parameters; `cpushield plan` shows a shield \
+                "`cpushield boot plan` shows the boot parameters; `cpushield plan` plans a shield \
                  without them"
             }
             Readiness::Cannot { hints, .. } => {
@@ -70,7 +70,7 @@ impl fmt::Display for Readiness {
             Readiness::Ready => f.write_str("ready: a shield needs no further boot parameters"),
             Readiness::AfterBoot { parameters } => {
                 let parameters = parameters.join(" ");
-                write!(f, "ready; a boot with {parameters} would remove more interruptions")
+                write!(f, "ready; booting with {parameters} would remove more interruptions")
             }
             Readiness::TickRemains => f.write_str(
                 "ready, but the timer tick remains: this kernel is built without \

@@ -156,17 +156,18 @@ impl fmt::Display for PlanRefusal {
             }
             PlanRefusal::InPartition { cpus, group, .. } => write!(
                 f,
-                "CPU {cpus} belongs to {group}, which another program has made exclusive; a \
-                 shield would break that"
+                "CPU {cpus} belongs exclusively to {group}, a cpuset of another program; a shield \
+                 would break that cpuset"
             ),
             PlanRefusal::HeldByCpusets { .. } => self.write_held(f),
             PlanRefusal::NoHousekeeping { free } => write!(
                 f,
-                "only CPU {free} is in no shield, but interrupts and other programs need a CPU"
+                "other shields leave only CPU {free}, but interrupts and other programs need at \
+                 least one CPU"
             ),
             PlanRefusal::OtherValue { subject, value, shield, theirs } => write!(
                 f,
-                "shield {shield} has set {subject} to {theirs:?}, but this one needs {value:?}"
+                "shield {shield} has set {subject} to {theirs:?}, but this shield needs {value:?}"
             ),
             PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
             PlanRefusal::NoSuchCpu { cpus, present } => {
@@ -176,14 +177,14 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::AllCpus { online, joined, .. } => {
                 write!(f, "cannot shield all CPUs ({online}")?;
                 if !joined.is_empty() {
-                    write!(f, "; SMT siblings join the list: CPU {joined}")?;
+                    write!(f, ", including CPU {joined} as SMT siblings")?;
                 }
                 f.write_str("): interrupts and other programs need at least one")
             }
             PlanRefusal::RestoringInterrupts { tunable, disturbance } => write!(
                 f,
-                "this version of the shield drops {tunable}, whose settings cannot be restored \
-                 without interruptions: {disturbance}"
+                "this version of the shield drops {tunable}; restoring its settings interrupts \
+                 other shields: {disturbance}"
             ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::Node(refusal) => refusal.fmt(f),
@@ -203,7 +204,7 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::NoOwnCache { level, place } => write!(
                 f,
                 "the shield cannot have an L{level} cache{place} to itself: each is shared with \
-                 the boot CPU, or is the only one of a node"
+                 the boot CPU, or is the only one of its node"
             ),
             PlanRefusal::NoCacheShown { level } => write!(
                 f,
@@ -295,11 +296,11 @@ impl PlanRefusal {
                 }
             }
             PlanRefusal::NoSuchDevice { name, .. } if name.contains(':') => vec![format!(
-                "for a PCI address: cat /sys/bus/pci/devices/{name}/numa_node, then --node with \
-                 that number"
+                "for a PCI address, pass its node to --node: cat \
+                 /sys/bus/pci/devices/{name}/numa_node"
             )],
             PlanRefusal::NoSuchDevice { .. } => {
-                vec!["for a bond, a bridge or a VLAN: name the underlying network card".to_owned()]
+                vec!["for a bond, a bridge or a VLAN, name the underlying network card".to_owned()]
             }
             PlanRefusal::AllCpus { most, .. } if most.is_empty() => Vec::new(),
             PlanRefusal::AllCpus { most, .. } => {
@@ -314,7 +315,7 @@ impl PlanRefusal {
                 "then remove them: cset shield --reset".to_owned(),
             ],
             PlanRefusal::HeldByCpusets { .. } => {
-                vec!["after their tasks have left, remove these cpusets: rmdir".to_owned()]
+                vec!["remove these cpusets with rmdir when they have no tasks".to_owned()]
             }
             PlanRefusal::InPartition { .. } => vec![
                 "choose other CPUs: cpushield plan --free lists them".to_owned(),

@@ -81,7 +81,7 @@ impl fmt::Display for SiblingRefusal {
                  switched off"
             ),
             SiblingRefusal::StayOnline { cpus } => {
-                write!(f, "CPU {cpus} cannot be taken offline: sysfs has no `online` file for that")
+                write!(f, "cannot take CPU {cpus} offline: sysfs has no `online` file for it")
             }
             SiblingRefusal::StopsShields { cpus, shields } => write!(
                 f,
@@ -133,7 +133,7 @@ impl SiblingRefusal {
                 let first = shields.first().cloned().unwrap_or_default();
                 let undo =
                     format!("or take the other shield down first: cpushield undo --shield {first}");
-                vec![leave_idle, "or accept that: --disturb".to_owned(), undo]
+                vec![leave_idle, "or accept the interruption: --disturb".to_owned(), undo]
             }
         }
     }

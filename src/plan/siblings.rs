@@ -154,7 +154,7 @@ mod tests {
             (
                 "0-2,4-7",
                 None,
-                "cannot shield all CPUs (0-7; SMT siblings join the list: CPU 3): interrupts and \
+                "cannot shield all CPUs (0-7, including CPU 3 as SMT siblings): interrupts and \
                  other programs need at least one",
             ),
             ("4", share, "4 idle  offline "),

@@ -30,7 +30,7 @@ pub struct OperatorPolicy {
 #[serde(deny_unknown_fields)]
 pub struct OperatorLimits {
     /// The highest `SCHED_FIFO` priority; `None` permits none, and raises no kernel thread above a
-    /// priority that a program sets by itself.
+    /// priority that a program sets itself.
     pub priority: Option<u32>,
     /// How much memory a program may lock; `None` leaves its own limit.
     pub locked_memory: Option<MemoryLimit>,

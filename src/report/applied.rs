@@ -181,8 +181,8 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
             shield.map_or_else(|| "a CPU".to_owned(), |shield| format!("CPU {}", shield.cpus));
         let kept = undone.journal.iter().map(|path| format!("the journal was moved to {path}"));
         let mut blocks = vec![line(format!(
-            "nothing to undo: the machine has rebooted since {what} was shielded, which removed \
-             every change"
+            "nothing to undo: the machine has rebooted since {what} was shielded, and the reboot \
+             removed every change"
         ))];
         let own = undone.notes.iter().map(ToString::to_string);
         blocks.extend(short_section("Note", own.chain(kept).collect()));
@@ -199,7 +199,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     let restored = undone.steps.iter().filter(|step| step.fate == ChangeFate::Restored).count();
     let tasks = match undone.restored_tasks {
         0 => String::new(),
-        n => format!(", affinities of {} rewritten", many(n, "task")),
+        n => format!(", affinities of {} restored", many(n, "task")),
     };
     let restored = many(restored, "change");
     let mut blocks =
@@ -209,7 +209,7 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
     for (title, lines) in [
         ("Note", undone.notes.iter().map(ToString::to_string).chain(notes).collect()),
         ("Programs that left the shield and still run", left_programs(undone)),
-        ("Changed since by another process, left as they are", drifted_lines(undone)),
+        ("Changed by another process since, so left as they are", drifted_lines(undone)),
         ("Gone, so there is nothing to restore", gone.map(describe_step).collect()),
         ("Could not be restored", undone.failed().map(describe_step).collect()),
     ] {
@@ -229,12 +229,14 @@ fn drifted_lines(undone: &UndoneShield) -> Vec<String> {
     let mut lines: Vec<String> = drifted.map(describe_step).collect();
     let tasks = undone.drifted_tasks.len();
     if tasks > 0 {
-        lines.push(format!("{} with an affinity set since", many(tasks, "task")));
+        lines.push(format!("{} whose affinity has changed since", many(tasks, "task")));
     }
     let requested = undone.requested_tasks.len();
     if requested > 0 {
         let tasks = many(requested, "task");
-        lines.push(format!("{tasks} that requested exactly the housekeeping CPUs"));
+        lines.push(format!(
+            "{tasks} that requested exactly the housekeeping CPUs as their affinity"
+        ));
     }
     lines
 }

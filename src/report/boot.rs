@@ -49,8 +49,8 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
 fn entry_change(change: &EntryChange) -> Vec<TextLine> {
     let EntryChange { title, place, removed, added, kept, .. } = change;
     let what = match change.is_copied {
-        true => "a copy of it gets this line",
-        false => "the line changes",
+        true => "a copy of this entry gets the new command line",
+        false => "the command line changes",
     };
     let mut lines = vec![TextLine::new(format!("{title} ({place}): {what}"))];
     let diff = [
@@ -175,7 +175,7 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
     if !written.replaced.is_empty() {
         let how = match written.trial {
-            Some(_) => "until the trial has passed, these stay",
+            Some(_) => "kept until the trial has passed",
             None => "instead of",
         };
         let replaced = format!("{how}: {}", written.replaced.join(" "));
@@ -201,7 +201,8 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     }));
     let reboot = reboot_command(written.trial.as_ref());
     lines.push(TextLine::new(format!(
-        "Next: {reboot}, then `cpushield boot status`. `cpushield boot undo` restores every byte."
+        "Next: {reboot}, then `cpushield boot status`. `cpushield boot undo` restores the original \
+         files."
     )));
     vec![ReportBlock::Lines(lines)]
 }
@@ -234,8 +235,8 @@ fn written_trial(trial: &TrialBoot) -> Vec<TextLine> {
         }),
     };
     let mut lines = vec![TextLine::new(format!(
-        "Trial: {} boots once; {conclusion}. If the parameters are in force and a shield on CPU {} \
-         holds, they stay. Otherwise the trial is undone. If that boot hangs, the next reset boots \
+        "Trial: {} boots once; {conclusion}. The parameters stay if they are in force and a shield \
+         on CPU {} holds. Otherwise the trial is undone. If that boot hangs, the next reset boots \
          the old entry.",
         trial.entry, trial.proves
     ))];
@@ -300,7 +301,10 @@ fn trial_lines(trial: &TrialBoot, state: Option<&TrialState>) -> Vec<TextLine> {
              entry; the next boot uses the trial's entry"
         ),
         Some(TrialState::Booted) => {
-            format!("Trial: this is the boot of {entry}, not concluded yet; {conclude}")
+            format!(
+                "Trial: the machine has booted {entry}, but the trial is not concluded yet; \
+                 {conclude}"
+            )
         }
         Some(TrialState::FellBack { since_s }) => return failed_trial(trial, *since_s),
     };
@@ -310,7 +314,10 @@ fn trial_lines(trial: &TrialBoot, state: Option<&TrialState>) -> Vec<TextLine> {
 /// A trial whose entry did not boot, and how to restore the files.
 fn failed_trial(trial: &TrialBoot, since_s: Option<u64>) -> Vec<TextLine> {
     let entry = &trial.entry;
-    let since = since_s.map(|at| format!(" since {}", moment(at))).unwrap_or_default();
+    let fell = match since_s {
+        Some(at) => format!("has run another entry since {}", moment(at)),
+        None => "runs another entry".to_owned(),
+    };
     let reason = match &trial.reboot {
         None => format!("{entry} was booted, but the boot failed"),
         Some(argument) => format!(
@@ -319,16 +326,16 @@ fn failed_trial(trial: &TrialBoot, since_s: Option<u64>) -> Vec<TextLine> {
         ),
     };
     let restore = match trial.unit {
-        true => "a systemd unit does it soon; by hand: cpushield boot undo",
-        false => "cpushield boot undo",
+        true => "a systemd unit restores every boot file soon; by hand: cpushield boot undo",
+        false => "to restore every boot file: cpushield boot undo",
     };
-    let fell = format!("{reason}. The machine fell back: another entry runs{since}.");
+    let fell = format!("{reason}. The machine fell back and {fell}.");
     let messages =
         "the last messages of that boot: journalctl --boot=-1 --dmesg, or /sys/fs/pstore";
     vec![
         TextLine::remark(TextTone::Bad, "Trial failed", fell),
         TextLine::new(messages).below(),
-        TextLine::new(format!("to restore every boot file: {restore}")).below(),
+        TextLine::new(restore).below(),
     ]
 }
 
@@ -398,7 +405,7 @@ fn history(status: &BootStatus) -> Vec<ReportBlock> {
         ]
     });
     ReportBlock::section(
-        "Changes (`boot undo` restores the text from before the first)",
+        "Changes (`boot undo` restores the files from before the first change)",
         lines.collect(),
     )
 }

@@ -108,7 +108,7 @@ fn describe_runs(comparison: &Comparison, pair: &GroupPair) -> String {
     let order = match pair.sequence {
         RunOrder::Alternated => ", interleaved",
         RunOrder::Mixed => ", in mixed order",
-        RunOrder::Apart => ", one after the other",
+        RunOrder::Apart => ", one group after the other",
         RunOrder::Unknown => "",
     };
     let [base, other] = [&pair.base, &pair.other].map(|name| {

@@ -18,7 +18,7 @@ pub fn enabled_line(enabled: &Enabled) -> TextLine {
 pub(super) fn at_every_boot_line(at_every_boot: &AtEveryBoot) -> Option<TextLine> {
     match (&at_every_boot.enabled, &at_every_boot.enabled_unknown) {
         (Some(enabled), _) => Some(enabled_line(enabled)),
-        (None, Some(why)) => Some(TextLine::new(format!("Enabled at every boot: unknown: {why}"))),
+        (None, Some(why)) => Some(TextLine::new(format!("Enabled at every boot: unknown ({why})"))),
         (None, None) => None,
     }
 }
@@ -78,7 +78,8 @@ pub fn disabled_blocks(
             named(&shield.cpus)
         ))
     }));
-    lines.extend(active_unknown.map(|why| TextLine::new(format!("Active shield: unknown: {why}"))));
+    lines
+        .extend(active_unknown.map(|why| TextLine::new(format!("Active shield: unknown ({why})"))));
     [ReportBlock::Lines(lines)].into_iter().chain(undone.iter().flat_map(undone_blocks)).collect()
 }
 

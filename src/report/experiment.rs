@@ -72,10 +72,10 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
         let cpus = if several { format!(" ({})", named(&row.cpus)) } else { String::new() };
         TextLine::new(format!("{n}  {}{cpus}", row.name)).below()
     }));
-    lines.push(TextLine::new("Order of the rows, each with all columns"));
+    lines.push(TextLine::new("Order of the rows; each row runs all columns"));
     for boot in &dry_run.boot_periods {
         let parameters = if boot.boot.is_original() {
-            "as booted now".to_owned()
+            "with the current boot parameters".to_owned()
         } else {
             boot.boot.to_string()
         };
@@ -99,7 +99,7 @@ fn describe_candidates(dry_run: &DryRun) -> Vec<TextLine> {
     if candidates.len() < 2 {
         return Vec::new();
     }
-    let head = "CPUs to try, each in a row of its own (a row without cpus gets the first)";
+    let head = "CPUs to try, each in its own row (a row without `cpus` gets the first of them)";
     let mut lines = vec![TextLine::new(head)];
     lines.extend(candidates.iter().map(|candidate| {
         TextLine::new(format!("cpus = \"{}\"  {}", candidate.cpus, candidate.explain())).below()
@@ -255,7 +255,7 @@ fn legend(experiment: &Experiment) -> Vec<TextLine> {
     }
     let repetitions = many(experiment.repeats, "repetition");
     let mut lines = vec![format!(
-        "{}, in ns: the worst of {repetitions} in alternating order, with the best below; \
+        "{}, in ns: the worst of {repetitions} in alternating order, and the best below it; \
          * doubtful, - not measured",
         kinds.join(", or "),
     )];

@@ -51,7 +51,7 @@ impl FixReport {
             FixEnd::Stopped => (TextTone::Doubt, "Stopped".to_owned()),
             FixEnd::TooOften => {
                 let rounds = self.rounds.len();
-                let why = "because another process undoes the fixes";
+                let why = "because another process keeps undoing the fixes";
                 (TextTone::Bad, format!("Stopped after {rounds} rounds, {why}"))
             }
         };
@@ -239,7 +239,7 @@ Nothing more can be done now: 1 change is now part of the shield, and undo rever
 
 What remains
   what            CPU  count  why
-  tick              3      7  only a boot with nohz_full=3 removes it
+  tick              3      7  only a boot parameter removes it: nohz_full=3
   irq IRQ 9 acpi    3      7  irq-affinity: /proc/irq/9/smp_affinity_list: the kernel refuses: \
                    EIO: Input/output error
   kthread odd       3      7  no known tunable removes it

@@ -50,7 +50,9 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
             Some(true) => {
                 "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
             }
-            Some(false) => "this kernel cannot stop the tick (built without NO_HZ_FULL)".to_owned(),
+            Some(false) => {
+                "this kernel cannot stop the tick (built without CONFIG_NO_HZ_FULL)".to_owned()
+            }
             None => "it is unknown whether the kernel can stop the tick".to_owned(),
         });
     }

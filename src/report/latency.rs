@@ -268,7 +268,7 @@ fn describe_cause(why: &TimeBreakdown, late_ns: u64) -> String {
         return format!("cause unknown: {unknown}");
     }
     let shares = why.shares.iter().map(|share| (share.took_ns, describe_culprit(share)));
-    let unseen = (why.unseen_ns, "with no event in the trace".to_owned());
+    let unseen = (why.unseen_ns, "without a trace event".to_owned());
     let mut parts: Vec<(u64, String)> = shares.chain([unseen]).collect();
     parts.retain(|(ns, _)| *ns > 0 && *ns >= late_ns / PARTS);
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
@@ -289,7 +289,8 @@ fn about_causes(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
     let worst: Vec<&WorstLatency> = longest.map(|(_, worst)| worst).collect();
     let explained = worst.iter().filter_map(|worst| worst.why.as_ref());
     let error = explained.filter(|why| why.unknown.is_none()).map(|why| why.error_ns).max();
-    let exact = error.map(|error| format!("(times of causes are accurate to {})", span(error)));
+    let exact =
+        error.map(|error| format!("(times of causes are accurate to within {})", span(error)));
     let exact = exact.map(|line| TextLine::new(line).below());
     exact.into_iter().chain(remedies(&worst)).collect()
 }
@@ -393,8 +394,8 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
         ("processor", |latency| TableCell::known(latency.setting.processor.clone())),
         ("kernel", kernel),
         ("CPUs online", |latency| TableCell::new(latency.setting.online.to_string())),
-        ("guest of", |latency| {
-            TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("no"))
+        ("hypervisor", |latency| {
+            TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("none"))
         }),
         ("memory", |latency| TableCell::known(latency.setting.memory_kib.map(memory_size))),
         ("governor", |latency| {
@@ -407,7 +408,7 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
             TableCell::known(latency.setting.power.as_ref().map(MeasuredPower::idle_text))
         }),
         ("stolen time", |latency| TableCell::known(latency.setting.steal_ns.map(span))),
-        ("timers may move", |latency| TableCell::yes_or_no(latency.setting.timer_migration)),
+        ("timer migration", |latency| TableCell::yes_or_no(latency.setting.timer_migration)),
     ];
     let rows = facts.into_iter().map(|(name, fact)| {
         let mut row = vec![TableCell::new(name)];
@@ -486,8 +487,7 @@ mod tests {
             rest_ns: 33_000,
             ..TimeBreakdown::default()
         };
-        let all = "900.0 µs workqueue vmstat_update, \
-                   100.0 µs with no event in the trace, 40.0 µs other";
+        let all = "900.0 µs workqueue vmstat_update, 100.0 µs without a trace event, 40.0 µs other";
         assert_eq!(describe_cause(&why, 1_040_000), all);
         let lost = "cause unknown: the trace lost events at that time";
         let unknown = TimeBreakdown::unknown(UnknownBreakdown::EventsLost);

@@ -17,7 +17,7 @@ pub fn lint_blocks(findings: &[LintFinding]) -> Vec<ReportBlock> {
 pub fn command_line_blocks(lint: &CommandLineLint) -> Vec<ReportBlock> {
     match lint.findings.is_empty() {
         true => {
-            let good = TextLine::remark(TextTone::Good, "Kernel command line", "nothing is wrong");
+            let good = TextLine::remark(TextTone::Good, "Kernel command line", "no problem found");
             vec![ReportBlock::Lines(vec![good])]
         }
         false => lint_blocks(&lint.findings),

@@ -205,12 +205,12 @@ fn tracing(machine: &Machine) -> String {
                 .into_iter()
                 .filter(|name| tracing.tracers.iter().any(|tracer| tracer == name))
                 .collect();
-            let clock = if tracing.tsc_clock { ", clock on the TSC" } else { "" };
+            let clock = if tracing.tsc_clock { ", TSC as trace clock" } else { "" };
             let tracers = if tracers.is_empty() { "none".to_owned() } else { tracers.join(", ") };
             format!("{mount}; tracers: {tracers}{clock}")
         }
         (None, Some(true)) => "supported, but tracefs is not mounted".to_owned(),
-        (None, Some(false)) => "the kernel has no trace instances (they came with 3.10)".to_owned(),
+        (None, Some(false)) => "the kernel has no trace instances (added in 3.10)".to_owned(),
         (None, None) => "unknown".to_owned(),
     }
 }
@@ -458,7 +458,7 @@ fn interrupts(irqs: &[Irq]) -> Vec<TextLine> {
         stuck.entry((!refused, why)).or_default().push(format!("{} {}", irq.irq, irq.actions));
     }
     for ((unknown, why), names) in stuck {
-        let what = if unknown { "may not be movable" } else { "placed only by the kernel" };
+        let what = if unknown { "unknown whether they can be moved" } else { "cannot be moved" };
         let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
         let more = names.len().saturating_sub(NAMES_MAX);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };

@@ -36,7 +36,7 @@ pub fn policy_blocks(plans: &PolicyPlans, detail: PlanDetail) -> Vec<ReportBlock
         blocks.extend(plan_blocks(plan, detail));
     }
     blocks.extend(left_alone(&plans.others));
-    blocks.extend(next_command("`cpushield apply --all` makes these shields"));
+    blocks.extend(next_command("`cpushield apply --all` creates these shields"));
     blocks
 }
 
@@ -148,7 +148,7 @@ fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
         let Some(first) = steps.first() else { continue };
         let risk = match first.risk {
             Risk::None | Risk::Low => "",
-            Risk::Medium => "  (a risk: see explain)",
+            Risk::Medium => "  (a risk: see `cpushield explain`)",
         };
         for (i, line) in summarize_steps(steps).into_iter().enumerate() {
             let (name, risk) = if i == 0 { (first.tunable.as_str(), risk) } else { ("", "") };
@@ -217,7 +217,7 @@ fn kind_and_name(step: &Step) -> (String, String) {
 fn describe_values(now: Option<&str>, value: &str) -> String {
     match now {
         None | Some("") => value.to_owned(),
-        Some(now) if now == value => format!("{value}, as now"),
+        Some(now) if now == value => format!("{value} (unchanged)"),
         Some(now) => format!("{now} → {value}"),
     }
 }
@@ -252,6 +252,6 @@ pub fn immovable(all: &[Immovable]) -> Vec<ReportBlock> {
         let reason = TextLine::new(format!("{}: {reason}", names.len()));
         [reason, TextLine::new(list_names(&names)).below().below()]
     });
-    let title = format!("{} tasks and interrupts cannot be moved", all.len());
+    let title = format!("Tasks and interrupts that cannot be moved: {}", all.len());
     ReportBlock::section(title, lines.collect())
 }

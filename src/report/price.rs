@@ -23,12 +23,12 @@ impl LoadPrice {
         let cpus = ["on CPU", &before, &shielded].map(TableCell::new).to_vec();
         let mut columns = vec![TableColumn::words("load, per second")];
         columns.extend(["before", "shielded", "ratio", "per CPU"].map(TableColumn::numbers));
-        let caption = "The price: a load on the CPUs of other programs";
+        let caption = "The price: throughput of a load on the CPUs of other programs";
         let table = Table::new(caption, columns, rows.chain([cpus]).collect());
         let mut lines = vec![TextLine::new(format!(
             "± is the spread between the parts of one run of {}. To tell whether a difference is \
-             more than chance, run `latency --load` several times without and with a shield, then \
-             use `cpushield compare`.",
+             significant, run `latency --load` several times without and with a shield, then use \
+             `cpushield compare`.",
             span(self.span_ns)
         ))];
         for load in &self.loads {
@@ -106,7 +106,11 @@ mod tests {
     fn a_difference_that_may_be_chance_or_is_unknown_is_doubtful() {
         let before = window("0-3", 8_000.0, &[5_000.0, 9_000.0]);
         let price = LoadPrice::compute(&before, &window("0-2", 5_400.0, &[5_300.0, 5_500.0]));
-        assert!(text(&price).contains("doubtful: messages: parts of one"), "{}", text(&price));
+        assert!(
+            text(&price).contains("doubtful: messages: the throughput ranges"),
+            "{}",
+            text(&price)
+        );
         let unsteady = LoadPrice::compute(&before, &window("0-2", 2_000.0, &[100.0, 4_000.0]));
         assert!(text(&unsteady).contains("shielded: the throughput varied"), "{}", text(&unsteady));
         let mut silent = window("0-2", 0.0, &[]);

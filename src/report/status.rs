@@ -93,7 +93,8 @@ fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
         rows.filter_map(|(name, what)| Some(vec![TableCell::new(name), what.map(TableCell::new)?]));
     let drift = shield.drift.iter().map(|drift| {
         let now = drift.now.as_deref().unwrap_or("nothing");
-        TextLine::new(format!("{}: {now}, but cpushield set {}", drift.what, drift.left)).below()
+        TextLine::new(format!("{}: now {now}, but cpushield set {}", drift.what, drift.left))
+            .below()
     });
     let mut blocks = vec![
         ReportBlock::Lines(vec![head]),
@@ -253,7 +254,7 @@ CPU 3
     kernel threads: ksoftirqd/3, cpuhp/3
     last ran here before the shield was applied, and cannot return: bash
 Tick stops while one thread runs (nohz_full): CPU 3
-Enabled at every boot: unknown: torn
+Enabled at every boot: unknown (torn)
 ";
 
     #[test]

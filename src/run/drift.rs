@@ -18,7 +18,7 @@ pub struct Drift {
     pub left: String,
     /// The current value; `None` when it is gone.
     pub now: Option<String>,
-    /// The tunable that wanted it.
+    /// The tunable that the setting belongs to.
     pub tunable: String,
 }
 

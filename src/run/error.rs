@@ -145,7 +145,7 @@ impl fmt::Display for RunError {
                 write!(f, "no active shield is named {name:?}; active: {}", names.join(", "))
             }
             RunError::InTheWay { shield, threads } => {
-                write!(f, "programs in shield {shield} have no place in its new version")?;
+                write!(f, "programs in shield {shield} cannot continue in its new version")?;
                 threads.iter().take(8).try_for_each(|thread| write!(f, "\n  {thread}"))?;
                 match threads.len().saturating_sub(8) {
                     0 => Ok(()),

@@ -29,7 +29,8 @@ pub fn check(policy: SchedPolicy) -> Result<(), RunError> {
             format!(
                 "a budget of more than {DEADLINE_PERCENT_MAX} % of the period starves the kernel"
             ),
-            "use a smaller budget or no policy: nothing competes with the program in a shield",
+            "use a smaller budget, or omit --deadline: nothing competes with the program in a \
+             shield",
         ));
     }
     Ok(())
@@ -61,7 +62,7 @@ pub fn sentences(host: &Host, cpus: &CpuSet) -> Vec<String> {
     if !unserved.is_empty() {
         sentences.push(format!(
             "the {name} is off on CPU {unserved}: while the program does not sleep, ordinary \
-             kernel threads there (kworkers) do not run, and everything that needs them waits"
+             kernel threads there (kworkers) do not run, and everything that depends on them waits"
         ));
     }
     if !served.is_empty() || !unserved.is_empty() {
@@ -74,7 +75,7 @@ pub fn sentences(host: &Host, cpus: &CpuSet) -> Vec<String> {
     match (runtime, period) {
         (Some(-1), _) => sentences.push(
             "real-time throttling is off: while the program does not sleep, ordinary kernel \
-             threads on its CPU (kworkers) do not run, and everything that needs them waits"
+             threads on its CPU (kworkers) do not run, and everything that depends on them waits"
                 .to_owned(),
         ),
         (Some(runtime), Some(period)) if runtime < period => sentences.push(format!(

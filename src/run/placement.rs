@@ -109,7 +109,7 @@ impl ShieldPlacement {
         };
         for (i, line) in text.lines().enumerate() {
             tids.push(line.trim().parse().map_err(|_| {
-                cpushield_linux::Error::malformed(&path, i + 1, "a thread's number", line)
+                cpushield_linux::Error::malformed(&path, i + 1, "a thread ID", line)
             })?);
         }
         if self.v2 && depth < DEPTH_MAX {

@@ -130,7 +130,8 @@ fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunErro
             thread.comm,
             error.reason()
         ),
-        instead: "run it without --fifo or --rr: nothing competes with it in a shield".to_owned(),
+        instead: "run the program without --fifo or --rr: nothing competes with it in a shield"
+            .to_owned(),
     }
 }
 

@@ -20,7 +20,7 @@ pub enum ShieldState {
     Drifted {
         /// Settings that changed since apply.
         settings: usize,
-        /// Tasks on its CPUs that do not belong there.
+        /// Foreign tasks on its CPUs.
         foreign: usize,
     },
     /// Some of its CPUs are offline, although the shield has not taken them offline. The list of
@@ -61,16 +61,16 @@ impl fmt::Display for ShieldState {
                 f.write_str("active, but ")?;
                 match settings {
                     0 => {}
-                    1 => f.write_str("1 setting has changed since")?,
-                    n => write!(f, "{n} settings have changed since")?,
+                    1 => f.write_str("1 setting has changed since apply")?,
+                    n => write!(f, "{n} settings have changed since apply")?,
                 }
                 if *settings > 0 && *foreign > 0 {
                     f.write_str(", and ")?;
                 }
                 match foreign {
                     0 => Ok(()),
-                    1 => f.write_str("1 task on its CPUs does not belong there"),
-                    n => write!(f, "{n} tasks on its CPUs do not belong there"),
+                    1 => f.write_str("1 foreign task is on its CPUs"),
+                    n => write!(f, "{n} foreign tasks are on its CPUs"),
                 }
             }
             ShieldState::Offline { cpus } => write!(f, "active, but CPU {cpus} is offline"),

@@ -137,7 +137,7 @@ fn policy_error(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error)
                 .to_owned(),
         ),
         (SchedPolicy::Deadline { .. }, Some(EBUSY)) => hints.push(
-            "the requested share of CPU time is not free: use less runtime per period, or see \
+            "the requested share of CPU time is not available: use less runtime per period, or see \
              /proc/sys/kernel/sched_rt_runtime_us, which limits the total"
                 .to_owned(),
         ),
@@ -165,7 +165,7 @@ fn group_hints(groups: &str) -> Vec<String> {
                  on cgroup v2, but this shell is in {path}"
             ),
             format!(
-                "boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED} and later), or run it \
+                "boot with rt_group_sched=0 (Linux {RT_GROUP_SCHED} and later), or run the program \
                  without --fifo: nothing competes with it in a shield"
             ),
         ],
@@ -230,7 +230,9 @@ pub fn supervise(
             }
         }
         // Threads that are still raised are on record, and the next run or undo lowers them.
-        Err(error) if ended.is_ok() => report(format!("could not restore everything: {error}")),
+        Err(error) if ended.is_ok() => {
+            report(format!("could not restore the priorities of the kernel threads: {error}"));
+        }
         Err(_) => {}
     }
     ended
@@ -286,8 +288,9 @@ fn start_and_wait(
 fn memory_sentence(host: &Host, pid: i32) -> String {
     match host.memory_use(pid) {
         Ok(held) if held.locked_kib == 0 => format!(
-            "memory: none of its {} KiB is locked, so a page fault that reads from disk stalls the \
-             program; it can call mlockall(MCL_CURRENT | MCL_FUTURE), which --lock-memory allows",
+            "memory: none of the program's {} KiB is locked, so a page fault that reads from disk \
+             stalls it; the program can call mlockall(MCL_CURRENT | MCL_FUTURE), which \
+             --lock-memory permits",
             held.resident_kib
         ),
         Ok(held) => {

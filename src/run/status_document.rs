@@ -25,10 +25,10 @@ pub struct ShieldStatus {
     pub shields: Vec<ShieldSummary>,
     /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when unknown.
     pub isolated: Option<CpuSet>,
-    /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None`
-    /// when the kernel cannot.
+    /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None` if
+    /// the kernel does not support this.
     pub nohz_full: Option<CpuSet>,
-    /// Traces that a killed `verify` left recording and that were removed now.
+    /// Traces that a killed `verify` left recording; this command removed them.
     #[serde(default)]
     pub swept: usize,
     /// What this user could not check; empty for root.
@@ -89,16 +89,16 @@ pub struct OnCpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CpuProtection {
-    /// Whether it holds; also false when that is unknown.
+    /// Whether the protection holds; also false if that is unknown.
     pub holds: bool,
-    /// Whether it is unknown if it holds.
+    /// Whether it is unknown if the protection holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
     /// How, or why not.
     pub how: String,
 }
 
-/// A thread whose last CPU is a shielded one, or whose next one is.
+/// A thread whose last or next CPU is shielded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnThread {
@@ -134,6 +134,7 @@ pub struct OnIrq {
     pub irq: u32,
     /// Its actions (`nvme0q3`), comma-separated.
     pub actions: String,
-    /// Its mask has other CPUs already: many controllers move it only at the next interrupt.
+    /// Its affinity mask already has other CPUs: many controllers move an interrupt only when it
+    /// occurs again.
     pub leaving: bool,
 }

@@ -68,7 +68,7 @@ pub(super) fn cgroup_of(
         ours.then(|| group.trim_end_matches('/').to_owned())
     });
     let group = group.ok_or_else(|| {
-        cpushield_linux::Error::malformed(&path, 0, "a line of the hierarchy with cpusets", &text)
+        cpushield_linux::Error::malformed(&path, 0, "a line for the cpuset hierarchy", &text)
     })?;
     if group.split('/').any(|part| part == "..") {
         return Err(namespaces::hidden(NamespaceKind::Cgroup, &path).into());

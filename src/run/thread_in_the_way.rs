@@ -54,10 +54,10 @@ impl fmt::Display for ThreadInTheWay {
                 write!(f, "may only run on CPU {affinity}, which leaves the shield")
             }
             NoPlaceReason::Deadline => f.write_str(
-                "runs under SCHED_DEADLINE, which admitted it for its current CPUs only",
+                "runs under SCHED_DEADLINE, and the kernel admitted it for its current CPUs only",
             ),
             NoPlaceReason::NoGroup => f.write_str(
-                "would leave the shield, which without cpuset has no group for programs",
+                "would leave the shield, because a shield without cpuset has no group for programs",
             ),
             NoPlaceReason::NoPriorityAbove { priority } => {
                 write!(f, "has priority {priority}, and no kernel thread can have a higher one")

@@ -173,7 +173,8 @@ impl fmt::Display for CommandLineFault {
             ),
             CommandLineFault::NoSuchCpus { parameter, cpus } => write!(
                 f,
-                "{parameter} names CPU {cpus}, which this machine cannot have; the kernel skips it"
+                "{parameter} names CPU {cpus}, which does not exist on this machine; the kernel \
+                 skips it"
             ),
             CommandLineFault::InterruptsOnIsolated { irqaffinity, isolcpus, cpus } => write!(
                 f,

@@ -8,7 +8,7 @@ use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 /// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
 /// (`qemuProcessSetupPid()`, src/qemu/qemu_process.c, libvirt commit f366cfed6296).
-const LIBVIRT_ADVICE: &str = "libvirt cannot pin a guest to CPUs of a shield (EINVAL): pin it to \
+const LIBVIRT_ADVICE: &str = "libvirt cannot pin a guest to shielded CPUs (EINVAL): pin it to \
                               housekeeping CPUs, or shield with `--workload vm --off cpuset`";
 
 /// Programs by command name: what they do, and the advice.
@@ -56,13 +56,13 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "dockerd",
         "puts containers into its own cpusets",
-        "they lose the shielded CPUs while the shield is active; `--cpuset-cpus` may fail for \
-         these CPUs",
+        "the containers lose the shielded CPUs while the shield is active; `--cpuset-cpus` may \
+         fail for these CPUs",
     ),
     (
         "containerd",
         "puts containers into its own cpusets",
-        "they lose the shielded CPUs while the shield is active",
+        "the containers lose the shielded CPUs while the shield is active",
     ),
     ("libvirtd", "pins the CPUs of its guests", LIBVIRT_ADVICE),
     ("virtqemud", "pins the CPUs of its guests", LIBVIRT_ADVICE),
@@ -90,7 +90,7 @@ const INSTALLED: &[(&str, &[&str], &str, &str)] = &[
     (
         "partrt",
         &["/usr/bin/partrt", "/usr/local/bin/partrt", "/opt/bin/partrt"],
-        "makes the cpusets `rt` and `nrt`, and moves all tasks and interrupts",
+        "makes the cpusets `rt` and `nrt`, and moves all tasks and interrupts to `nrt`",
         "use one of the two: `cpushield plan --from partrt` makes a policy from its sets",
     ),
     (
@@ -190,9 +190,9 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
         found.push(finding(
             "isolcpus-domain",
             format!("the kernel was booted with isolcpus= (domain) for CPU {cpus}"),
-            "kernels from 6.7 to 6.17.2 make no cgroup v2 partition of these CPUs, so any task may \
-             pin itself there; boot with nohz_full= and rcu_nocbs= instead, and apply and remove \
-             the shield at runtime",
+            "kernels from 6.7 to 6.17.2 cannot make a cgroup v2 partition of these CPUs, so any \
+             task may pin itself there; boot with nohz_full= and rcu_nocbs= instead, and apply and \
+             remove the shield at runtime",
         ));
     }
     if machine.kernel.cmdline.as_deref().is_some_and(|line| line.contains("cgroup_disable=cpuset"))
@@ -200,7 +200,8 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
         found.push(finding(
             "cpuset-disabled",
             "the kernel was booted with cgroup_disable=cpuset",
-            "without cpusets, only the affinity of tasks keeps them out; remove the parameter",
+            "without cpusets, only task affinity keeps other tasks off shielded CPUs; remove the \
+             parameter",
         ));
     }
     // Without any task, /proc was not recorded, and the hierarchies are unknown.
@@ -208,13 +209,14 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
         found.push(finding(
             "no-cpuset",
             "there is no cgroup hierarchy with cpusets",
-            "only the affinity of tasks keeps them out, and any task can change its own back",
+            "only task affinity keeps other tasks off shielded CPUs, and any task can change its \
+             own affinity back",
         ));
     }
     found
 }
 
-/// Cpusets with exclusive CPUs that are not ours (ours have this program's name).
+/// Cpusets with exclusive CPUs that cpushield did not make (its own have its name).
 fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
     let mut found = Vec::new();
     for group in exclusive_cpusets(machine) {

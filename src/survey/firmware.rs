@@ -28,8 +28,8 @@ fn check_smt(machine: &Machine) -> Option<SurveyFinding> {
         finding(
             "smt",
             format!("cores have {threads} threads (SMT)"),
-            "a task on the sibling of a shielded CPU slows it down: the shield takes whole cores; \
-             switching SMT off in the firmware is more effective",
+            "a task on the SMT sibling of a shielded CPU slows that CPU down, so the shield takes \
+             whole cores; disabling SMT in the firmware is more effective",
         )
     })
 }
@@ -39,8 +39,8 @@ fn check_turbo(machine: &Machine) -> Option<SurveyFinding> {
         finding(
             "turbo",
             "turbo (boost) is allowed".to_owned(),
-            "the frequency of a CPU then depends on the load of the others; if constant times \
-             matter more than short ones, switch it off: --on no-turbo",
+            "with turbo, the frequency of a CPU depends on the load of the other CPUs; if constant \
+             run times matter more than short ones, disable it: --on no-turbo",
         )
     })
 }
@@ -55,9 +55,9 @@ fn check_idle(machine: &Machine) -> Option<SurveyFinding> {
         .max_by_key(|state| state.latency_us)?;
     Some(finding(
         "deep-idle",
-        format!("idle state {} takes {} µs to wake from", deepest.name, deepest.latency_us),
-        "a workload that sleeps between its cycles has this latency at each wake-up; one that \
-         never sleeps does not",
+        format!("waking from idle state {} takes {} µs", deepest.name, deepest.latency_us),
+        "a workload that sleeps between its cycles has this latency at each wake-up; a workload \
+         that never sleeps does not",
     ))
 }
 
@@ -75,7 +75,11 @@ fn check_smi(r: &SurveyReader, machine: &Machine) -> Option<SurveyFinding> {
         Err(error) if error.is_absent() => {
             let x86 = machine.kernel.arch.as_deref().is_some_and(|arch| arch == "x86_64");
             if x86 && machine.virt.guest != Some(true) {
-                r.note(&error.path, "no MSR device: SMIs cannot be counted (modprobe msr)");
+                r.note(
+                    &error.path,
+                    "SMIs cannot be counted, because there is no MSR device; to load its driver: \
+                     modprobe msr",
+                );
             }
             return None;
         }
@@ -89,8 +93,9 @@ fn check_smi(r: &SurveyReader, machine: &Machine) -> Option<SurveyFinding> {
         finding(
             "smi",
             format!("{count} system management interrupts since power-on"),
-            "the firmware stops all CPUs for each; check USB legacy support, power capping and \
-             hardware monitoring in its setup. A count that does not grow is harmless",
+            "the firmware stops all CPUs for each of them; check USB legacy support, power capping \
+             and hardware monitoring in the firmware's setup. A count that does not grow is \
+             harmless",
         )
     })
 }
@@ -102,7 +107,7 @@ fn check_clock(machine: &Machine) -> Option<SurveyFinding> {
         finding(
             "clocksource",
             format!("the kernel's clock source is {current}"),
-            "reading the time is slow with it; the kernel probably found the TSC unstable (see \
+            "reading the time from it is slow; the kernel probably found the TSC unstable (see \
              dmesg)",
         )
     })

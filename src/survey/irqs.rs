@@ -106,7 +106,7 @@ impl IrqFiles {
 /// Why moving was not tried: after a write the chip chooses a CPU of the mask again, and interrupts
 /// the previous CPU to clean up (irq_complete_move() in arch/x86/kernel/apic/vector.c, 6.1).
 fn why_not_tried(shielded: &CpuSet) -> String {
-    format!("moving it is not tried while CPU {shielded} is shielded")
+    format!("cpushield does not try to move interrupts while CPU {shielded} is shielded")
 }
 
 /// Writes `smp_affinity` back. Two side effects remain. The kernel marks the mask as set by a user,
@@ -131,7 +131,9 @@ fn try_move(r: &SurveyReader, dir: &str, actions: &str) -> IrqMovability {
             RecordedOutcome::Succeeded => Ok(()),
             RecordedOutcome::Failed(error) => Err(error),
             RecordedOutcome::NotRecorded => {
-                return IrqMovability::Unknown("the recording does not show it".to_owned());
+                return IrqMovability::Unknown(
+                    "the recording does not show whether a move succeeds".to_owned(),
+                );
             }
         }
     };

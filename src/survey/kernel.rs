@@ -72,7 +72,7 @@ fn detect_realtime(
         return Some((Some(kind), format!("{kind}: {dir} exists")));
     }
     if let Some(kind) = named {
-        return Some((Some(kind), format!("{kind}: the name of the release")));
+        return Some((Some(kind), format!("{kind}: named in the kernel release")));
     }
     if let Some((option, kind)) = realtime_option(config) {
         return Some((Some(kind), format!("{option}=y")));

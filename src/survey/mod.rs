@@ -99,7 +99,10 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
     let kernel = kernel::read_kernel(&r);
     let nohz_full = isolation::read_nohz_full(&r).unwrap_or_default();
     let cpuinfo = if kernel::cpuinfo_interrupts(&kernel) && !shielded.is_subset(&nohz_full) {
-        r.note("/proc/cpuinfo", "not read: this kernel would interrupt each shielded CPU");
+        r.note(
+            "/proc/cpuinfo",
+            "not read, because this kernel would then interrupt each shielded CPU",
+        );
         None
     } else {
         r.required(r.host.read("/proc/cpuinfo"))

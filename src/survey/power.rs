@@ -110,7 +110,7 @@ fn read_cpufreq(
 fn read_governor(r: &SurveyReader, path: &str) -> Option<String> {
     let governor = r.line_and_cache(path)?;
     if governor.trim().is_empty() {
-        r.note(path, "it is empty: the governor is unknown");
+        r.note(path, "the file is empty, so the governor is unknown");
         return None;
     }
     Some(governor)

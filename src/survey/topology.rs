@@ -81,7 +81,8 @@ fn read_cpus(
         let core = cores.find(cpu, processor.and_then(|processor| processor.core));
         if core.cpus.as_ref().is_some_and(|siblings| !siblings.contains(cpu)) {
             let dir = format!("{CPU}/cpu{cpu}/topology");
-            let why = "the SMT siblings of this CPU do not include it: treated as a separate core";
+            let why = "the list of SMT siblings of this CPU does not contain the CPU itself; it is \
+                       treated as a separate core";
             r.note(&dir, why);
         }
         let siblings = core.cpus.filter(|siblings| siblings.contains(cpu));

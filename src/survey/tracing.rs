@@ -46,7 +46,11 @@ pub(super) fn read_tracing(
 fn read_debugfs(r: &SurveyReader, debugfs: Option<&str>, may_be_there: bool) -> Tracing {
     let Some(debugfs) = debugfs else {
         if may_be_there {
-            r.note("debugfs", "it is not mounted, but before 4.1 it contains the kernel's trace");
+            r.note(
+                "debugfs",
+                "not mounted, so tracers are unknown; to mount it: mount -t debugfs debugfs \
+                 /sys/kernel/debug",
+            );
             return Tracing::default();
         }
         return Tracing { supported: Some(false), ..Tracing::default() };

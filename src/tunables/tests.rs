@@ -371,7 +371,7 @@ fn the_shields_outcomes_decide_the_remedy_of_an_interrupt() {
         RemedyAnswer::Impossible(obstacle) => obstacle.to_string(),
         RemedyAnswer::Unknown => panic!("{culprit}"),
     };
-    let moved = "its mask is now CPU 0-2; this interrupt came before the mask took effect";
+    let moved = "its affinity mask is now CPU 0-2; this interrupt came before the mask took effect";
     assert_eq!(answer_text(&surveyed, "IRQ 24 virtio3-rx"), moved);
     assert_eq!(answer_text(&surveyed, "IRQ 25 virtio0-stats"), "isolcpus=managed_irq,3");
     assert_eq!(answer_text(&surveyed, "IRQ 36 virtio1-req.0"), "isolcpus=managed_irq,3");
@@ -381,7 +381,7 @@ fn the_shields_outcomes_decide_the_remedy_of_an_interrupt() {
     let late = "echo 0-2 > /proc/irq/38/smp_affinity_list  # the kernel may refuse";
     assert_eq!(answer_text(&surveyed, "IRQ 38 late"), late);
     surveyed.irqs[0].effective = Some(set("3"));
-    let moving = "its mask is already CPU 0-2; the interrupt moves when it next fires";
+    let moving = "its affinity mask is already CPU 0-2; the interrupt moves when it next fires";
     assert_eq!(answer_text(&surveyed, "IRQ 24 virtio3-rx"), moving);
     surveyed.isolation.managed_irq = set("3");
     assert!(

@@ -591,7 +591,7 @@ mod tests {
         assert_eq!(state(&never).0, VerdictState::Holds, "the sampler saw no gap");
         let answer = "ENOENT".to_owned();
         let failed = with(never, |e| e.interference.push(TraceInterference::Failed { answer }));
-        let why = "the trace that verify records could not be read to its end: ENOENT".to_owned();
+        let why = "verify could not read its trace to the end: ENOENT".to_owned();
         assert_eq!(state(&failed), (VerdictState::Unknown, vec![why]));
     }
 
@@ -618,7 +618,7 @@ mod tests {
     #[test]
     fn long_unexplained_gaps_are_firmware_the_hypervisor_or_a_doubt() {
         let why = |smis: &str| {
-            let gap = "1 gap of 10us or more, the longest 50us, in which the trace saw nothing";
+            let gap = "1 gap of 10us or more without a trace event, the longest 50us";
             (VerdictState::Unknown, vec![format!("{gap}; {smis}")])
         };
         let dark = |smis| {
@@ -647,7 +647,8 @@ mod tests {
             e.cpus[0].gaps = Some(GapStatistics { overflow: 2, ..gaps(40_000, 900) });
             e.cpus[0].joined.as_mut().unwrap().unjoined = 1;
         });
-        let too_fast = "3 gaps or interruptions came too fast to be compared with each other";
+        let too_fast =
+            "3 gaps or interruptions were not matched with each other: too many came at once";
         assert_eq!(state(&lost), (VerdictState::Unknown, vec![too_fast.to_owned()]));
         assert_eq!(state(&with(lost, |e| e.guest = Some(true))).0, VerdictState::Holds);
         // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.
@@ -699,20 +700,20 @@ mod tests {
         assert_eq!(
             gate(&no_smis),
             unknown(
-                "the trace does not see time that firmware takes, and SMIs cannot be counted: \
+                "the trace does not show time taken by firmware, and SMIs cannot be counted: \
                  modprobe msr"
             )
         );
         let smis = |e: &mut Evidence| e.cpus[0].smis = Some(2);
-        assert_eq!(gate(&smis), unknown("firmware took the CPU 2 times, for an unknown time"));
+        assert_eq!(gate(&smis), unknown("firmware took the CPU 2 times; for how long is unknown"));
         let steal = |e: &mut Evidence| e.cpus[0].steal_ns = Some(10_000_000);
         assert_eq!(gate(&steal), unknown("the hypervisor took 10ms"));
         let guest = |e: &mut Evidence| e.guest = Some(true);
         assert_eq!(
             gate(&guest),
             unknown(
-                "the trace does not see time that the hypervisor takes; without a command, the gap \
-                 sampler would see it"
+                "the trace does not show time taken by the hypervisor; run `verify` without a \
+                 command, so that the gap sampler measures it"
             )
         );
         let untimed =
@@ -744,7 +745,8 @@ mod tests {
             let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
-        let unknown = "50 interrupts have no event, so the trace did not count them".to_owned();
+        let unknown =
+            "50 interrupts have no trace event, so the trace did not count them".to_owned();
         assert_eq!(held(false, 120), (None, vec![unknown]));
         assert_eq!(held(false, 150), (Some(true), Vec::new()));
         assert_eq!(held(false, 90), (Some(false), Vec::new()));
@@ -789,7 +791,7 @@ mod tests {
         };
         let (judged, why) = state(&interfered(1));
         assert_eq!(judged, VerdictState::Unknown, "neither what it saw nor what it missed counts");
-        assert_eq!(why, ["another process wrote to file0 of the trace that verify records"]);
+        assert_eq!(why, ["another process wrote to file0 in the trace instance of verify"]);
         let (_, why) = state(&interfered(9));
         assert_eq!(why.len(), 5);
         assert_eq!(why[4], "and 5 more changes to what the trace records");
@@ -893,8 +895,7 @@ mod tests {
         };
         let more = "use --warmup 0s or a program that runs longer";
         let short = format!("the program ended after 2840us of the requested 2s; {more}");
-        let late =
-            format!("the program ended before anything was watched (exit status: 0); {more}");
+        let late = format!("the program ended before the watch started (exit status: 0); {more}");
         assert_eq!(state(&after(2_840_000)), (VerdictState::Unknown, vec![short.clone()]));
         assert_eq!(state(&after(0)), (VerdictState::Unknown, vec![late.clone()]));
         assert_eq!(state(&after(999_999_999)).0, VerdictState::Unknown);

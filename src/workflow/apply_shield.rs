@@ -326,8 +326,8 @@ mod tests {
         set("member");
         preview_source(&work, &saved).unwrap();
         set("isolated");
-        let refused = "CPU 2-3 belongs to /sys/fs/cgroup/robot, which another program has made \
-                       exclusive; a shield would break that";
+        let refused = "CPU 2-3 belongs exclusively to /sys/fs/cgroup/robot, a cpuset of another \
+                       program; a shield would break that cpuset";
         let preview = preview_source(&work, &saved).unwrap_err();
         assert_eq!(preview.message, refused);
         let applied = apply_source(&work, &saved, ProgramsInTheWay::Refuse).unwrap_err();

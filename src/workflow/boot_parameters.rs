@@ -154,7 +154,7 @@ fn cannot_fall_back(goal: TrialGoal) -> Failure {
     Failure::machine(format!(
         "cannot check whether {goal} comes up in the trial boot: this machine does not use systemd"
     ))
-    .hint("omit --until; if the machine cannot be reached in that boot, reset it")
+    .hint("omit --until; if you cannot reach the machine during the trial boot, reset it")
 }
 
 /// How the parameters are written, on this machine.
@@ -180,8 +180,8 @@ pub fn start_kernel(work: &WorkContext<'_>, written: &WrittenParameters) -> Resu
     work.ui.status(&match started.now {
         true => format!("starting {}", started.image.kernel),
         false => format!(
-            "{} is loaded: it starts when your init system reboots with kexec; or run `kexec -e` \
-             after all programs have ended and all file systems are unmounted",
+            "{} is loaded and starts when your init system reboots with kexec; or end all \
+             programs, unmount all file systems and run `kexec -e`",
             started.image.kernel
         ),
     });

@@ -28,7 +28,7 @@ pub enum ProgramsInTheWay {
 /// The journal cannot be used, or not everything could be restored.
 pub(super) fn end_interrupted_change(work: &WorkContext<'_>) -> Result<(), Failure> {
     if let Some((shield, notes)) = run::end_change(&work.host, &work.store)? {
-        work.ui.status(&format!("first, an interrupted change of shield {shield} was resolved"));
+        work.ui.status(&format!("recovered from an interrupted change to shield {shield}"));
         notes.iter().for_each(|note| work.ui.status(&note.to_string()));
     }
     Ok(())

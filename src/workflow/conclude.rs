@@ -146,7 +146,7 @@ pub fn reboot_unless_reached(
         // Another process concluded or undid the trial, so a user can reach the machine.
         Err(BootError::NoTrial | BootError::NotBooted { .. }) => return Ok(None),
         Err(error) => {
-            ui.warn(&format!("the trial cannot be undone in this boot: {error}"));
+            ui.warn(&format!("cannot undo the trial in this boot: {error}"));
             None
         }
     };

@@ -72,7 +72,7 @@ fn explain_error(error: BootError) -> Failure {
         }
         BootError::FaultyWord(faulty) => {
             let advice = match faulty.fault.is_unknown() {
-                true => "if it is correct: allow_unknown = true".to_owned(),
+                true => "if the parameter is correct: allow_unknown = true".to_owned(),
                 false => faulty.fault.advice(&faulty.word),
             };
             Failure::faulty_word(message, &faulty, advice)

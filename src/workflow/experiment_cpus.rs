@@ -169,8 +169,8 @@ fn check_rows_differ(matrix: &Matrix, rows: &[&PlannedRow], file: &str) -> Resul
             return Err(Failure::usage(format!("{file}:{line}: {why}"))
                 .hint("remove one of the two rows, or change its cpus, tunables or boot")
                 .hint(
-                    "see what a shield changes: cpushield plan; some tunables are off by default \
-                     here",
+                    "see what a shield changes: cpushield plan; on this machine, some tunables are \
+                     off by default",
                 ));
         }
     }
@@ -188,15 +188,16 @@ fn no_cpus(
 ) -> Failure {
     let named_in_rows = planned.iter().flatten().map(|row| &row.cpus.measured);
     if let Some(first) = named_in_rows.clone().next() {
-        let why = "it has no cpus, but the rows with a shield have their own";
+        let why = "cpus is missing: the rows with a shield have their own CPUs";
         let failure = at_row(matrix, index, file, Failure::usage(why))
-            .hint(format!("measure it on the CPUs of a row: cpus = \"{first}\""))
-            .hint("or set cpus at the top of the file, for all rows that have none");
+            .hint(format!("measure this row on the CPUs of another row: cpus = \"{first}\""))
+            .hint("or set cpus at the top of the file, for all rows without their own");
         let all = named_in_rows.fold(CpuSet::new(), |all, cpus| all.union(cpus));
         return match all == *first {
             true => failure,
             false => failure.hint(format!(
-                "or write a row without a shield for each set of CPUs; together they are CPU {all}"
+                "or write a row without a shield for each of these sets of CPUs; their union is \
+                 CPU {all}"
             )),
         };
     }

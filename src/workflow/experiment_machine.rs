@@ -336,9 +336,9 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         let undone = write::undo(&self.work.host, &self.work.store)?.unwrap_or_default();
         for (path, fate) in &undone.files {
             if *fate == boot::FileFate::Drifted {
-                self.work
-                    .ui
-                    .warn(&format!("another process changed {path}, so it is left as it is"));
+                self.work.ui.warn(&format!(
+                    "another process changed {path}, so cpushield left it unchanged"
+                ));
             }
         }
         for note in &undone.notes {

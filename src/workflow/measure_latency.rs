@@ -283,7 +283,7 @@ fn check_idle(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(),
                 "{} ({tid}) is running on CPU {}, and the measuring threads would delay it",
                 task.comm, task.cpu
             ))
-            .hint("measure before it starts")
+            .hint("measure before that program starts")
             .hint("or measure another CPU of the shield: --cpus LIST"));
         }
     }

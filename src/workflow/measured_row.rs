@@ -125,15 +125,17 @@ fn check_machine(
     ];
     let differs = pairs.iter().find_map(|(what, there, here)| {
         let (there, here) = (there.as_deref()?, here.as_deref()?);
-        (there != here).then(|| format!("its {what} is {there:?}, but here it is {here:?}"))
+        (there != here).then(|| format!("the {what} was {there:?}, but here it is {here:?}"))
     });
     let present = machine.topology.present.union(&machine.topology.online);
     let absent = experiment.cpus.difference(&present);
     let absent =
-        (!absent.is_empty()).then(|| format!("it has CPU {absent}, but this one does not"));
+        (!absent.is_empty()).then(|| format!("CPU {absent} does not exist on this machine"));
     let Some(why) = differs.or(absent) else { return Ok(()) };
     let options: String = words.iter().map(|word| format!(" --parameter {word}")).collect();
     Err(Failure::usage(format!("{file} was measured on another machine: {why}"))
         .hint("measure on this machine: cpushield experiment FILE --reboot")
-        .hint(format!("or write that row's parameters yourself: cpushield boot apply{options}")))
+        .hint(format!(
+            "or write the parameters of the row yourself: cpushield boot apply{options}"
+        )))
 }

@@ -40,8 +40,8 @@ pub(super) fn explain_sudoers<'a>(
             format!("operators need this line in /etc/sudoers.d/cpushield (use visudo): {line}")
         }
         Err(why) => format!(
-            "sudo must not permit {program}: {why}; as root, install cpushield where only root can \
-             write, such as /usr/local/bin, and let operators use that copy"
+            "do not permit {program} in sudoers: {why}; as root, install cpushield where only root \
+             can write, such as /usr/local/bin, and let operators use that copy"
         ),
     }
 }
@@ -83,7 +83,8 @@ fn enter_as_operator(
     explain_busy(ui, &choice);
     match place.v2 {
         false if priority.is_some() || request.own_priority.is_some() || request.lock_memory => {
-            let why = "on cgroup v1, an operator's limits are those of the login (limits.conf(5))";
+            let why = "on cgroup v1, an operator's limits come from the login (limits.conf(5)), \
+                       not from the policy";
             return Err(Failure::usage(why).hint("omit --fifo, --own-priority and --lock-memory"));
         }
         // A single thread, as this process has, is the whole process.
@@ -132,7 +133,7 @@ pub(super) fn remove_as_operator(
     let public = choose_shield(work, denied)?;
     let place = ShieldPlacement::of_group(host, &public.shield, public.group.clone());
     if let (Some(group), false) = (&place.group, place.v2) {
-        let why = "on cgroup v1, an operator moves threads by writing to the tasks files";
+        let why = "on cgroup v1, operators move threads themselves, by writing to the tasks files";
         let mount = group.rsplit_once('/').map_or("", |(mount, _)| mount);
         let command = format!("echo PID >{mount}/cpushield_housekeeping/tasks");
         return Err(Failure::usage(why).hint(command));
@@ -156,12 +157,12 @@ fn find_priority(request: &ProgramRequest) -> Result<Option<u32>, Failure> {
     match request.policy {
         Some(SchedPolicy::Fifo { priority }) => Ok(Some(priority)),
         None | Some(SchedPolicy::Other { .. }) => Ok(None),
-        Some(_) => Err(only_root("a policy other than --fifo and --nice")),
+        Some(_) => Err(only_root("a scheduling policy other than --fifo and --nice")),
     }
 }
 
 fn only_root(what: &str) -> Failure {
-    Failure::usage(format!("only root can use {what}")).hint("omit it, or run it as root")
+    Failure::usage(format!("only root can use {what}")).hint("omit it, or run the command as root")
 }
 
 /// The active shield of this name, or the only one, as far as every user can know.
@@ -231,7 +232,7 @@ fn ask_once(
 }
 
 fn unexpected_answer() -> Failure {
-    Failure::machine("the helper's answer is unknown to this version of cpushield")
+    Failure::machine("this version of cpushield does not understand the helper's answer")
 }
 
 /// The failure of an answer that does not say what was asked for.
@@ -241,7 +242,7 @@ fn explain_refusal(answer: OperatorAnswer) -> Failure {
 }
 
 fn explain_rule(rule: &str) -> String {
-    format!("root can permit it in the policy: {rule}")
+    format!("root can permit this in the policy: {rule}")
 }
 
 /// What a policy can permit here: on cgroup v1 only the members of a group are operators.

@@ -62,7 +62,7 @@ pub fn export_plan(
         ExportFormat::KernelParameters => {
             let words = list_words(work, options)?;
             if words.is_empty() {
-                let why = "this shield needs no kernel parameter that this kernel has";
+                let why = "no kernel parameter applies to this shield on this kernel";
                 return Err(Failure::machine(why).hint("see why: cpushield boot plan"));
             }
             words.join(" ") + "\n"
@@ -75,7 +75,7 @@ pub fn export_plan(
         ExportFormat::SystemdDropIn => {
             let (plan, (machine, _)) = plan_options(work, options)?;
             service_drop_in(&machine, &plan).map_err(|refusal| {
-                Failure::machine(format!("cannot make a drop-in: {refusal}"))
+                Failure::machine(format!("cannot create a drop-in: {refusal}"))
                     .hint("start the program in the shield: cpushield run -- PROGRAM")
             })?
         }

@@ -76,7 +76,8 @@ pub(super) fn check_for_operators(
 pub(super) fn check_visible(program: &str) -> Result<(), Failure> {
     match HOMES.iter().any(|home| program.starts_with(home)) {
         true => {
-            let why = "the helper for operators runs in a unit that sees no home directories";
+            let why = "the helper for operators runs in a systemd unit without access to home \
+                       directories";
             Err(Failure::machine(format!("{why}, so it cannot run {program}")).hint(INSTALL))
         }
         false => Ok(()),

@@ -131,7 +131,7 @@ pub fn start(
 /// # Errors
 /// There is none, or as [`start`].
 pub fn resume(work: &WorkContext<'_>) -> Result<Option<ExperimentResults>, Failure> {
-    let _lock = claim_experiment(&work.store, "it is already running")?;
+    let _lock = claim_experiment(&work.store, "the experiment is already running")?;
     match experiments(work).load()? {
         Some(journal) => run_schedule(work, journal),
         None => Err(no_experiment()),
@@ -200,7 +200,7 @@ pub(super) fn check_and_begin(
     if let Some(old) = old.as_ref().filter(|old| old.phase == ExperimentPhase::Running) {
         let done = old.ends.len();
         return Err(Failure::machine(format!(
-            "an experiment is unfinished: {} ({done} steps)",
+            "an experiment is unfinished: {} ({done} steps done)",
             old.file
         ))
         .hint("resume it: cpushield experiment --resume")
@@ -372,7 +372,7 @@ pub(super) fn run_schedule(
         ExperimentEnd::Elsewhere(mismatch) => return Err(machine_changed(&mismatch.to_string())),
         ExperimentEnd::NotReturned { reboots } => {
             return Err(machine_changed(&format!(
-                "{reboots} reboots did not bring it back to the original boot entry"
+                "it did not return to the original boot entry after {reboots} reboots"
             )));
         }
     }

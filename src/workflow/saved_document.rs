@@ -264,7 +264,10 @@ fn identify_kind(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentK
         [] => Err("expected a cpushield document, found other keys".to_owned()),
         many => {
             let names: Vec<&str> = many.iter().map(|kind| kind.command).collect();
-            Err(format!("expected one document, found keys of several: {}", names.join(", ")))
+            Err(format!(
+                "expected one document, found the keys of several documents: {}",
+                names.join(", ")
+            ))
         }
     }
 }
@@ -368,7 +371,9 @@ impl DocumentText<'_> {
                 let why = format!(
                     "this document is newer: it has schema {found}, but {newest} is supported"
                 );
-                Err(self.error_at(raw, why).hint("read it with the newer cpushield that wrote it"))
+                Err(self
+                    .error_at(raw, why)
+                    .hint("read it with the newer version of cpushield that wrote it"))
             }
             _ => Err(self.error_at(raw, format!("expected schema {newest}, found {raw}"))),
         }

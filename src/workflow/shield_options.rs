@@ -336,8 +336,8 @@ fn find_operators(
         let place = format!("{file}:{}", line_of(text, name.span().start));
         let name = name.get_ref().clone();
         let id = number.map_err(|error| {
-            let hint = "write one name in each string; for an LDAP or SSSD account, write its \
-                        number, which `id NAME` shows: \"1000\"";
+            let hint = "write one name in each string; for an LDAP or SSSD account, write the \
+                        numeric ID that `id NAME` shows, such as \"1000\"";
             let is_unknown = matches!(error, RunError::Unknown { .. });
             let failure = Failure::usage(format!("{place}: {error}"));
             if is_unknown { failure.hint(hint) } else { failure }
@@ -407,7 +407,7 @@ fn why_unknown(name: &str) -> Option<String> {
     let names = offered_names(name);
     if !names.is_empty() {
         return Some(format!(
-            "{name} is a kernel parameter; here it is called {}",
+            "{name} is a kernel parameter; cpushield calls it {}",
             names.join(" or ")
         ));
     }

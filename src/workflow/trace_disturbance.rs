@@ -28,8 +28,8 @@ pub fn check_disturbance(
         return Ok(());
     };
     let message = format!(
-        "the trace would interrupt CPU {} of shield {}: arming it patches the kernel's code, which \
-         interrupts every CPU (900 to 1,400 times per verify on Linux 6.12)",
+        "the trace would interrupt CPU {} of shield {}: starting a trace patches the kernel's \
+         code, and this interrupts every CPU (900 to 1,400 times per verify on Linux 6.12)",
         other.cpus, other.name
     );
     Err(Failure::machine(message)

@@ -119,7 +119,7 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let group = ShieldPlacement::new(host, plan).group;
     let shielded = watch_cpus(stage, group, &format!("CPU {cpus} shielded"));
     drop(load);
-    let what = "the price: with the shield";
+    let what = "measuring the price: with the shield";
     let price = price
         .as_ref()
         .filter(|_| shielded.is_ok())
@@ -167,7 +167,8 @@ fn measure_free(
     let Some((free, _)) = &stage.price else { return Ok((load, None)) };
     drop(load);
     let span = stage.trying.span;
-    let window = price::measure_window(stage.work, free, span, "the price: without a shield")?;
+    let window =
+        price::measure_window(stage.work, free, span, "measuring the price: without a shield")?;
     Ok((stage.start_load()?, Some(window)))
 }
 

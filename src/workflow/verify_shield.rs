@@ -77,8 +77,8 @@ impl<'a> VerifySession<'a> {
     ) -> Result<VerifySession<'a>, Failure> {
         if request.before_breach.is_some() && request.limits == VerifyLimits::default() {
             return Err(Failure::usage("--stop-on-breach needs a limit")
-                .hint("give one: --max-entries N or --max-gap TIME")
-                .hint("or use those of a policy: --policy FILE"));
+                .hint("set a limit: --max-entries N or --max-gap TIME")
+                .hint("or use the limits of a policy: --policy FILE"));
         }
         let files = work.host.user_files();
         request.export_files().try_for_each(|file| files.check_writable(file))?;
@@ -201,10 +201,10 @@ impl<'a> VerifySession<'a> {
             && let Ok(evidence) = &evidence
             && (evidence.breach.is_some() || worst.get().breaks(limits))
         {
-            ui.status("stopped the watch, because a limit was exceeded");
+            ui.status("stopped the watch because a limit was exceeded");
         }
         if let Some(how) = how_program_ended(&program) {
-            ui.status(&format!("the program ended by itself: {how}"));
+            ui.status(&format!("the program ended on its own: {how}"));
         }
         if let Some(program) = program.borrow_mut().as_mut() {
             report_left_behind(ui, &program.end());
@@ -315,8 +315,8 @@ fn check_sampler_cpus(work: &WorkContext<'_>, target: &WatchTarget) -> Result<()
     }
     if let Some(Task { comm, id, cpu, .. }) = tasks.first() {
         ui.warn(&format!(
-            "{comm} ({}) sleeps on CPU {cpu} and interrupts the gap sampler when it wakes up; \
-             --busy watches it instead",
+            "{comm} ({}) sleeps on CPU {cpu} and interrupts the gap sampler when it wakes up; to \
+             watch that program instead, use --busy",
             id.tid
         ));
     }

@@ -56,7 +56,7 @@ impl WatchTarget {
             (None, Some(place)) => place.cpus.clone(),
             (None, None) if unread => {
                 let cpus = public_cpus(work).unwrap_or_else(|| example_cpu(host));
-                return Err(Failure::machine("only root can read how the shield was set up")
+                return Err(Failure::machine("only root can read the setup of the shield")
                     .hint(format!("sudo cpushield {command}"))
                     .hint(format!("or name the CPUs: cpushield {command} --cpus {cpus}")));
             }

@@ -49,8 +49,8 @@ fn the_entry_that_was_booted_last_and_one_without_a_file_are_known_as_the_defaul
     set_variable(&machine, "LoaderEntryLastBooted", "m-6.12.1-rt.conf");
     assert_eq!(next(), (Some("6.12.1-rt".to_owned()), "default of loader.conf".to_owned()));
     set_variable(&machine, "LoaderEntryDefault", "arch-linux.efi");
-    let why = "EFI variable LoaderEntryDefault is \"arch-linux.efi\", which has no file with a \
-               command line, so it boots without the parameters";
+    let why = "EFI variable LoaderEntryDefault is \"arch-linux.efi\"; no file has the command \
+               line of this entry, so it boots without the parameters";
     assert_eq!(next(), (None, why.to_owned()));
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
     assert!(found.warnings.iter().any(|warning| warning.to_string() == why));

@@ -26,7 +26,7 @@ fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
 fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
     let (given, text) = plan_for("6.18-hybrid", ShieldRequest::default());
     assert_eq!(given, ["rcu_nocbs=1", "isolcpus=1"]);
-    assert!(text.contains("running kernel does not know it: built without CONFIG_NO_HZ_FULL"));
+    assert!(text.contains("running kernel does not support it: built without CONFIG_NO_HZ_FULL"));
     // A kernel without a configuration, and without a list of nohz_full CPUs.
     let machine = Machine::without_loader();
     machine.write("sys/devices/system/cpu/isolated", "\n");
@@ -61,7 +61,7 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     };
     let (given, text, steps) = plan_with("2.6.32-122-rtai\n");
     assert_eq!(given, "isolcpus=3");
-    for since in ["it came with Linux 3.10", "it came with Linux 3.8"] {
+    for since in ["Linux 3.10 introduced it", "Linux 3.8 introduced it"] {
         assert!(text.contains(since), "{text}");
     }
     assert!(!steps.contains("nohz_full"), "{steps}");
@@ -127,7 +127,8 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
     assert!(mixed.contains("    nohz_full=3  with  nohz_full=2-3\n"), "{mixed}");
     assert!(mixed.contains("\n    irqaffinity=0-1\n") && !mixed.contains("rcu_nocbs"), "{mixed}");
     assert!(
-        plan_with("ro nr_cpus=3\n").starts_with("first: nr_cpus=3 is already on the command line")
+        plan_with("ro nr_cpus=3\n")
+            .starts_with("first resolve this conflict: nr_cpus=3 is already on the command line")
     );
     let all = plan_with("ro nohz_full=2-3 rcu_nocbs=2-3 irqaffinity=0-1\n");
     assert_eq!(all, "the running kernel was booted with all parameters: there is nothing to add");

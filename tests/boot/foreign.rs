@@ -59,7 +59,8 @@ fn entries_with_their_own_command_line_are_changed_by_grubby() {
     assert_eq!(
         found,
         ["/etc/default/grub:1: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there \
-          and run `grubby --update-kernel=ALL --remove-args=isolcpus=2` for the entries",]
+          and run `grubby --update-kernel=ALL --remove-args=isolcpus=2`, which changes the \
+          existing entries",]
     );
 }
 

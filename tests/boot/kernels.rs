@@ -73,7 +73,7 @@ fn a_running_cokernel_is_known_by_its_directory_or_its_name() {
         (kernel.realtime, kernel.realtime_kind, kernel.realtime_source.unwrap_or_default())
     };
     let found = |kind, source: &str| (Some(true), Some(kind), source.to_owned());
-    let by_name = "RTAI: the name of the release";
+    let by_name = "RTAI: named in the kernel release";
     assert_eq!(running(RTAI, None), found(RealtimeKind::Rtai, by_name));
     let dir = "RTAI: /proc/ipipe exists";
     assert_eq!(running(RTAI, Some("ipipe")), found(RealtimeKind::Rtai, dir));
@@ -89,7 +89,7 @@ fn without_a_requested_kernel_the_plan_says_that_real_time_kernels_get_the_param
     let machine = rtai_machine();
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
-    let wanted = "real-time kernels get the parameters, and all others stay as they are";
+    let wanted = "real-time kernels get the parameters; other kernels stay as they are";
     assert!(why.iter().any(|it| it == wanted), "{why:?}");
 }
 
@@ -100,8 +100,8 @@ fn a_kernel_without_nohz_full_gets_isolcpus_for_one_core_and_never_nohz_full() {
     assert_eq!(words(&plan), ["rcu_nocbs=3", "isolcpus=3"]);
     assert_eq!(plan.proves.to_string(), "3");
     let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
-    let price = "isolcpus= takes CPU 3 away from all other \
-                 programs until a boot without it; for other CPUs: --cpus LIST";
+    let price = "isolcpus= keeps all other programs off CPU 3 until you boot without it; to choose \
+                 other CPUs: --cpus LIST";
     assert_eq!(why.first().map(String::as_str), Some(price));
     let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
     assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1", "isolcpus=2-3"]);
@@ -135,8 +135,8 @@ fn without_a_configuration_mainlines_version_counts_where_no_vendor_is_named() {
         let skipped = plan.skipped.iter().find(|it| it.name == name);
         skipped.map(|it| it.reason.to_string()).unwrap_or_default()
     };
-    assert_eq!(skipped("nosmt"), "it came with Linux 4.19");
-    assert_eq!(skipped("intel-pstate-disable"), "it came with Linux 3.9");
+    assert_eq!(skipped("nosmt"), "Linux 4.19 introduced it");
+    assert_eq!(skipped("intel-pstate-disable"), "Linux 3.9 introduced it");
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_word_that_stable_releases_got_later_is_written_on_request_with_a_warning() 
     assert!(words(&plan).contains(&"nosmt"), "{:?}", words(&plan));
     let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     let undecided = format!(
-        "it is not known whether kernel {old} has nosmt: only later stable releases of its series \
-         have it; a trial boot shows it: --trial"
+        "it is unknown whether kernel {old} supports nosmt: only later stable releases of its \
+         series do; find out with a trial boot: --trial"
     );
     assert!(warnings.contains(&undecided), "{warnings:?}");
 }
@@ -184,7 +184,8 @@ fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
     assert_eq!(words(&plan), ["nohz_full=1-3"]);
     let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     let undecided = format!(
-        "it is not known whether kernel {vendor} has nohz-full; a trial boot shows it: --trial"
+        "it is unknown whether kernel {vendor} supports nohz-full; find out with a trial boot: \
+         --trial"
     );
     assert!(warnings.contains(&undecided), "{warnings:?}");
 }
@@ -214,7 +215,7 @@ fn the_flags_of_isolcpus_are_one_word_with_its_price_and_status_compares_it() {
     ] {
         let plan = on(names);
         assert_eq!(words(&plan).last(), Some(&word));
-        let price = "other programs can use CPU 2-3 only after a boot without it";
+        let price = "keeps all other programs off CPU 2-3 until you boot without it";
         let warned = plan.warnings.iter().any(|warning| warning.to_string().contains(price));
         assert_eq!(warned, has_price, "{names:?}");
     }

@@ -41,7 +41,10 @@ fn the_files_of_an_entry_are_loaded_and_a_missing_ram_disk_is_refused() {
     machine.remove(&format!("boot/initrd.img-{RT}"));
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let (why, hint) = split_error(&kexec::possible(&machine.host(), &plan).unwrap_err());
-    assert!(why.contains(&format!("/boot/initrd.img-{RT} is not at any of ")), "{why}");
+    assert!(
+        why.contains(&format!("/boot/initrd.img-{RT}, but none of these files exists: ")),
+        "{why}"
+    );
     assert!(hint.starts_with("nothing was written"), "{hint}");
     machine.write(&format!("boot/initrd.img-{RT}"), "");
     let line = format!("BOOT_IMAGE=/boot/vmlinuz-{RT} root=UUID=ab ro nohz_full=1-3 rcu_nocbs=1-3");
@@ -101,8 +104,8 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
     let none = format!("version {RT}\n");
     assert_eq!(load(&none, &[&kernel]).unwrap(), image(None));
     for (rest, there, wanted) in [
-        (one.clone(), vec![kernel.as_str()], "is not at any of "),
-        (one.clone(), vec![disk.as_str()], "is not at any of "),
+        (one.clone(), vec![kernel.as_str()], "none of these files exists: "),
+        (one.clone(), vec![disk.as_str()], "none of these files exists: "),
         (format!("initrd /ucode.img\n{one}"), vec![&kernel, &disk], "several initial RAM disks"),
     ] {
         let (why, _) = split_error(&load(&rest, &there).unwrap_err());
@@ -189,7 +192,7 @@ fn after_a_refusal_no_kernel_stays_loaded_and_the_loader_boots_the_trial_once() 
             }
             let error = kexec::start(&machine.host(), &machine.store(), &it).unwrap_err();
             let (_, hint) = split_error(&error);
-            assert!(hint.ends_with("reboot instead"), "{hint}");
+            assert!(hint.starts_with("reboot instead"), "{hint}");
             assert!(!init || machine.read(LOADED) == "0\n");
             assert_eq!(read_journal(&machine.store()).unwrap().unwrap().loaded, None);
             let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();

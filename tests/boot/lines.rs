@@ -33,9 +33,9 @@ const DEFEATED: &[(&[&str], &[&str], &str)] = &[
     (&[], &["nohz=off"], "nohz=off keeps the tick on every CPU, so nohz_full=1-3 cannot stop it"),
     (&[], &["isolcpus=0-3"], "isolcpus=0-3 leaves no online CPU for housekeeping"),
     (LISTS, &["nohz_full=0-3"], "nohz_full=0-3 leaves no online CPU for housekeeping"),
-    (&[], &["nr_cpus=2"], "with nr_cpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full"),
-    (&[], &["maxcpus=1"], "with maxcpus=1 the kernel starts only CPU 0, so CPU 1-3 of nohz_full="),
-    (&[], &["nosmp"], "with nosmp the kernel starts only CPU 0, so CPU 1-3 of nohz_full=1-3"),
+    (&[], &["nr_cpus=2"], "with nr_cpus=2, the kernel starts only CPU 0-1: it does not"),
+    (&[], &["maxcpus=1"], "with maxcpus=1, the kernel starts only CPU 0: it does not"),
+    (&[], &["nosmp"], "with nosmp, the kernel starts only CPU 0: it does not start"),
     (&[], &["nowatchdog", "nmi_watchdog=1"], "nmi_watchdog=1 has no effect: nowatchdog switches"),
 ];
 
@@ -90,9 +90,9 @@ fn words_that_only_do_not_help_are_warnings() {
     for (own, warning) in [
         (
             &["irqaffinity=2-3"][..],
-            "kernel 6.12.9-rt-amd64: irqaffinity=2-3 sends interrupts to CPU 2-3, which \
-             nohz_full=1-3 is meant to keep free of the tick; no other CPU except the boot CPU \
-             gets them; name housekeeping CPUs in irqaffinity=, or remove it",
+            "kernel 6.12.9-rt-amd64: irqaffinity=2-3 sends interrupts only to CPU 2-3 and the \
+             boot CPU, but nohz_full=1-3 is meant to stop the tick on CPU 2-3; name \
+             housekeeping CPUs in irqaffinity=, or remove it",
         ),
         (
             &["isolcpus=managed_irq,1-3", "irqaffinity=0,3"],

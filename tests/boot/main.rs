@@ -444,7 +444,7 @@ fn status_reports_what_is_written_booted_and_in_force() {
         (&seen.words[0].refusals[..], seen.words[1].refusals.len()),
         (&[message.into()][..], 0)
     );
-    let text = format!("the kernel reported for nohz_full: {message}");
+    let text = format!("the kernel reported about nohz_full: {message}");
     assert_eq!(seen.differs[1].to_string(), text);
 }
 
@@ -486,6 +486,6 @@ fn the_first_kernel_of_a_menu_is_not_called_the_newest() {
     let machine = Machine::with(&[("6.12.9-amd64", false), ("6.1.4-amd64", false)]);
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     let text = terminal_blocks(&boot_plan_blocks(&plan), 200, &unpainted);
-    let why = "there is no real-time kernel: the first one in the menu gets the parameters";
+    let why = "there is no real-time kernel, so the first kernel in the menu gets the parameters";
     assert!(text.contains(why) && !text.contains("newe"), "{text}");
 }

@@ -226,7 +226,7 @@ fn with_u_boot_only_kexec_can_start_a_trial() {
     let (host, store) = (machine.host(), machine.store());
     let error = write::write(&host, &store, &plan, &make_trial_mode()).unwrap_err();
     assert!(matches!(error, BootError::Failed { undone: None, .. }), "{error}");
-    assert!(error.to_string().contains("U-Boot boots the label of `default` each time"), "{error}");
+    assert!(error.to_string().contains("U-Boot always boots the label of `default`"), "{error}");
     assert_eq!(before, machine.files());
     // The running kernel starts the label, and a reset boots the default.
     let how = WriteMode { start: write::EntryStart::Kexec, ..make_trial_mode() };

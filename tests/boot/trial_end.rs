@@ -157,7 +157,7 @@ fn a_trial_that_cannot_become_permanent_is_removed() {
     assert_eq!(end.end, SettledAs::TakenBack);
     let why = end.why.to_string();
     assert!(
-        why.contains("with a reservation: the parameters cannot be made permanent")
+        why.contains("but was not kept: the parameters cannot be made permanent")
             && why.contains("# by hand")
     );
     let left = machine.read("boot/grub/grub.cfg");

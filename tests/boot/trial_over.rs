@@ -146,7 +146,7 @@ fn a_trial_leaves_the_written_words_in_place() {
             assert!(grows || now.get(path) == Some(text), "{name}: {}", path.display());
         }
         let text = terminal_blocks(&boot_written_blocks(&written), usize::MAX, &unpainted);
-        let kept = format!("until the trial has passed, these stay: {FIRST}\n");
+        let kept = format!("kept until the trial has passed: {FIRST}\n");
         assert!(text.contains(&kept), "{name}: {text}");
         // Undo goes back to the text before the first change.
         undo(loader, &machine);
@@ -172,7 +172,7 @@ fn entries_that_keep_the_default_stay_too() {
             // The firmware reads one `tryboot.txt`, which has the written words already.
             Err(error) => {
                 assert_eq!(name, "raspberry-pi", "{error}");
-                let why = "tryboot.txt has the parameters that are already written";
+                let why = "tryboot.txt already has the written parameters";
                 assert!(error.to_string().contains(why), "{error}");
                 assert_eq!(between, boot_files(&machine), "{name}");
             }

@@ -14,7 +14,7 @@ fn a_command_line_with_every_cpu_becomes_a_policy_that_can_be_planned() {
         let imported = machine.import(OtherTool::Cmdline);
         assert_eq!(names_and_cpus(&imported), shields(&[("cmdline", "1-3")]), "{line}");
         let remark =
-            format!("# {line} has every CPU; CPU 0, the boot CPU, stays a housekeeping CPU");
+            format!("# {line} names every CPU; CPU 0, the boot CPU, stays a housekeeping CPU");
         assert!(imported.policy.contains(&remark), "{}", imported.policy);
     }
 }

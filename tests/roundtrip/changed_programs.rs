@@ -236,7 +236,7 @@ fn a_program_with_a_deadline_is_in_the_way_of_a_change_of_the_cpus() {
     let reasons: Vec<_> = change.in_the_way.iter().map(|thread| &thread.reason).collect();
     assert_eq!(reasons, [&NoPlaceReason::Deadline]);
     let text = change.in_the_way[0].to_string();
-    assert!(text.contains("runs under SCHED_DEADLINE, which admitted it"), "{text}");
+    assert!(text.contains("runs under SCHED_DEADLINE, and the kernel admitted it"), "{text}");
     assert_eq!(version(&bench, "a", "2-3").0.in_the_way, []);
 }
 

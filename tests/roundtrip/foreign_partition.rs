@@ -114,7 +114,7 @@ fn an_offline_cpu_is_named_and_its_task_gets_it_back_from_the_next_undo() {
         ChangeFate::Failed { reason } => Some(reason),
         _ => None,
     });
-    let expected = "task 50: CPU 1 of the mask of irq/24-eth0 is offline";
+    let expected = "task 50: CPU 1 in the affinity mask of irq/24-eth0 is offline";
     assert_eq!(reasons.collect::<Vec<_>>(), [expected]);
     set_online("1").unwrap();
     undo(&bench);

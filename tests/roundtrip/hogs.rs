@@ -155,7 +155,7 @@ fn run_names_the_server_that_has_the_threads_of_the_kernel() {
     assert_eq!(said(&[]), [fair]);
     assert_eq!(said(&[(EXT_SERVER, "0"), (SWITCH_ALL, "0")]), [fair]);
     let off = "the ext server is off on CPU 3: while the program does not sleep, ordinary kernel \
-               threads there (kworkers) do not run, and everything that needs them waits";
+               threads there (kworkers) do not run, and everything that depends on them waits";
     assert_eq!(said(&[(EXT_SERVER, "0"), (SWITCH_ALL, "1")]), [off]);
     // Before 7.0 nothing serves the threads of a sched_ext scheduler.
     assert_eq!(said(&[(SWITCH_ALL, "1")]), [off]);
@@ -359,8 +359,8 @@ fn a_task_is_not_moved_to_a_cpu_where_it_would_stop_rcu() {
     let host = bench.host();
     match bench.apply(&host, &trees::v2_plan()).unwrap_err() {
         ApplyError::Hog(hog) => {
-            let wanted = "rcuc/0 (SCHED_FIFO 1) would have no higher priority where the shield \
-                          would move that task";
+            let wanted = "rcuc/0 (SCHED_FIFO 1) would have no higher priority than that task on \
+                          its new CPU";
             assert!(hog.why.contains(wanted), "{}", hog.why);
         }
         error => panic!("{error}"),

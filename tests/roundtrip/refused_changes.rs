@@ -49,7 +49,8 @@ fn a_change_that_would_leave_no_housekeeping_cpu_is_refused() {
         let all_others = online.difference(&machine.cpus[1]);
         let refused = apply(&bench, NAMES[0], &all_others).unwrap_err();
         let message = format!(
-            "only CPU {all_others} is in no shield, but interrupts and other programs need a CPU"
+            "other shields leave only CPU {all_others}, but interrupts and other programs need at \
+             least one CPU"
         );
         let hints = vec!["take a shield down: cpushield status lists them".to_owned()];
         let expected = (FailureKind::Machine, message, hints);

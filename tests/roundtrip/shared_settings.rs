@@ -288,7 +288,7 @@ fn a_change_names_what_goes_and_comes_and_needs_consent_to_interrupt_others() {
     let refused = apply_source(&context, &source, ProgramsInTheWay::Refuse).unwrap_err();
     for failure in [preview, refused] {
         assert_eq!(failure.kind.code(), 3);
-        assert!(failure.message.contains("so it interrupts shield b"), "{failure}");
+        assert!(failure.message.contains("this interrupts shield b"), "{failure}");
         assert!(failure.hints[0].ends_with("--disturb"), "{failure}");
     }
     assert_eq!(context.host.writes(), 0);

@@ -89,7 +89,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let irq = bench.scratch.0.join("root/proc/irq/24/smp_affinity");
     let ours = fs::read(&irq).unwrap();
     fs::write(&irq, "8\n").unwrap();
-    said(1, "active, but 1 setting has changed since");
+    said(1, "active, but 1 setting has changed since apply");
     fs::write(&irq, ours).unwrap();
     said(0, "active, unchanged");
     {
@@ -101,7 +101,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let begin = whole.find("{\"begin\"").unwrap();
     let opening = begin + whole[begin..].find('\n').unwrap() + 1;
     fs::write(bench.journal(), &whole[..opening]).unwrap();
-    said(1, "not active: an apply was interrupted; `cpushield undo` restores what it changed");
+    said(1, "not active: an apply was interrupted; `cpushield undo` reverts its changes");
     {
         let _lock = bench.store().lock().unwrap();
         said(1, &format!("being applied by process {}", std::process::id()));
@@ -138,7 +138,7 @@ fn readers_of_the_live_machine_report_unfinished_work_and_use_no_part_of_a_shiel
     let part = &whole[..begin + whole[begin..].find('\n').unwrap() + 1];
     let by = format!("by process {} is under way", std::process::id());
     let cases = [
-        (true, whole.as_str(), format!("a change of the shield {by}")),
+        (true, whole.as_str(), format!("a change to the shield {by}")),
         (true, part, format!("an apply {by}")),
         (true, "", format!("an apply {by}")),
         (false, part, "an apply was interrupted".to_owned()),

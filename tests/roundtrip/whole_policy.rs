@@ -323,7 +323,7 @@ fn two_values_of_one_setting_are_refused_before_any_write() {
     let (refused, writes) = bench.apply(bench.bench.host());
     assert_eq!(
         refused.unwrap_err().message,
-        "shields a and b of the policy need different values of access to \
+        "shields a and b of the policy need different values for access to \
          /sys/fs/cgroup/cpuset/cpushield_housekeeping/tasks: \"group 44\" and \"group 45\""
     );
     assert_eq!(writes, 0);

@@ -81,7 +81,7 @@ fn a_mask_that_cannot_be_restored_next_to_a_foreign_partition_is_not_written() {
     let applied = bench.apply(&bench.host(), &plan).unwrap();
     match &applied.steps[1].done.outcome {
         Outcome::Refused { reason, .. } => {
-            let wanted = "f was requested, but another partition keeps it at b";
+            let wanted = "mask f was requested, but another partition keeps the mask at b";
             assert!(reason.starts_with(wanted), "{reason}");
         }
         outcome => panic!("{outcome:?}"),

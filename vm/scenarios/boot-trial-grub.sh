@@ -60,7 +60,7 @@ case $n in
     is "after the crash the old entry booted" "" grep -o nohz_full /proc/cmdline
     fell_back() { cpushield boot status | tr -s '\n ' ' ' | grep -c "$1"; }
     is "status says that the boot did not end well" 1 fell_back 'Trial failed: cpushield-[^ ]* was booted, but the boot failed'
-    is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back: another entry runs since 20'
+    is "and that the machine fell back, and since when" 1 fell_back 'The machine fell back and has run another entry since 20'
     is "and what to do" 1 fell_back 'to restore every boot file: cpushield boot undo'
     is "nothing tells to boot the entry of the trial" 0 fell_back 'boot the entry'
     cpushield boot status

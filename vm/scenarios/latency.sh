@@ -23,7 +23,7 @@ sleep 1
 echo member >/sys/fs/cgroup/cpushield/cpuset.cpus.partition
 wait $measurement
 is "a shield that is taken away during the run leaves no limit certain" 1 echo $?
-claim "and it is reported" grep "its partition is member" /tmp/latency.json
+claim "and it is reported" grep "its cpuset.cpus.partition is now member" /tmp/latency.json
 # Plots of cyclictest's histograms (OSADL's latency plot) use lines without #, with a column for each thread.
 grep -v -e '^#' -e '^$' /tmp/histogram | tr ' ' '\t' >/tmp/plot
 for column in 2 3; do

@@ -66,7 +66,9 @@ impl ChangeKind for SiblingOffline {
             });
         }
         let OriginalState::Files { files } = was else {
-            return Ok(PerformedChange::refused("its side effects are not known"));
+            return Ok(PerformedChange::refused(
+                "the side effects of taking it offline are not known",
+            ));
         };
         if let Some(group) = cpuset_to_be_emptied(cpu, files) {
             return Ok(PerformedChange::refused(format!(

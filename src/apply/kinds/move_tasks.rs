@@ -76,6 +76,7 @@ impl ChangeKind for TaskMove<'_> {
     }
 
     fn hint(&self, kind: RefusalKind) -> Option<&'static str> {
-        (kind == RefusalKind::NoSpace).then_some("that cpuset has no CPUs or no memory nodes")
+        (kind == RefusalKind::NoSpace)
+            .then_some("the destination cpuset has no CPUs or no memory nodes")
     }
 }

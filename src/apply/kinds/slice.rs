@@ -95,7 +95,7 @@ impl ChangeKind for ShieldSlice<'_> {
                 });
             }
             Err(error) if error.is_stop() => return Err(error),
-            Ok(Some(shown)) => format!("systemd gave it the CPUs {shown:?}"),
+            Ok(Some(shown)) => format!("systemd gave the slice the CPUs {shown:?}"),
             Err(error) => error.reason(),
         };
         if is_taken_over {

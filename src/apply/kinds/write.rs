@@ -321,7 +321,7 @@ impl RestoredFile<'_> {
         let values = self.values_to_write(&now);
         if let Some(by) = group_using_cpusets(host, self.path, &values) {
             if shield.made_directory_of(&format!("{by}/cpuset.cpus")) {
-                let reason = format!("{by} could not be removed, and needs cpusets");
+                let reason = format!("{by} could not be removed and still needs cpusets");
                 return Ok(ChangeFate::Failed { reason }.into());
             }
             let drifted = ChangeFate::Drifted {

@@ -50,7 +50,7 @@ impl BootDifference {
             BootDifference::Interrupted => {
                 Some("`cpushield boot undo` restores the original files")
             }
-            BootDifference::EntryNotBooted { .. } => Some("boot the entry that has them"),
+            BootDifference::EntryNotBooted { .. } => Some("boot the menu entry that has them"),
             BootDifference::OtherKernel { .. } => Some("boot a chosen kernel"),
             _ => None,
         }
@@ -60,26 +60,32 @@ impl BootDifference {
 impl fmt::Display for BootDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BootDifference::Interrupted => f.write_str("writing was interrupted")?,
+            BootDifference::Interrupted => {
+                f.write_str("writing the boot files was interrupted")?;
+            }
             BootDifference::EntryGone { version } => write!(
                 f,
-                "no menu entry boots {version} with the parameters: the kernel was removed, or the \
-                 loader's configuration changed"
+                "no menu entry boots kernel {version} with the parameters: the kernel was removed, \
+                 or the loader's configuration changed"
             )?,
             BootDifference::EntryNotBooted { words } => {
-                write!(f, "not booted with {}", words.join(" "))?;
+                write!(f, "the kernel was not booted with {}", words.join(" "))?;
             }
             BootDifference::OtherKernel { words } => write!(
                 f,
-                "not booted with {}: the running kernel is not one of the chosen kernels",
+                "the kernel was not booted with {}: it is not one of the chosen kernels",
                 words.join(" ")
             )?,
             BootDifference::NotInForce { word, shows } => {
-                let shows = shows.as_deref().unwrap_or("the kernel shows nothing");
-                write!(f, "booted with {word}, but it is not in force: {shows}")?;
+                let shows = shows.as_deref().unwrap_or("nothing");
+                write!(
+                    f,
+                    "the kernel was booted with {word}, but the parameter is not in force: \
+                     the kernel shows {shows}"
+                )?;
             }
             BootDifference::Refused { parameter, message } => {
-                write!(f, "the kernel reported for {parameter}: {message}")?;
+                write!(f, "the kernel reported about {parameter}: {message}")?;
             }
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
@@ -109,7 +115,7 @@ impl UndoNote {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             UndoNote::StillLoaded { .. } => {
-                Some("reboot without it: SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot")
+                Some("to reboot without kexec: SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot")
             }
             UndoNote::ChangedFileRemoved { .. } => None,
         }
@@ -121,11 +127,11 @@ impl fmt::Display for UndoNote {
         match self {
             UndoNote::StillLoaded { answer } => write!(
                 f,
-                "the kernel that --kexec loaded cannot be unloaded ({answer}), and a reboot by \
+                "could not unload the kernel that --kexec loaded ({answer}); the next reboot by \
                  systemd would start it with the parameters"
             )?,
             UndoNote::ChangedFileRemoved { path } => {
-                write!(f, "{path} was removed, although it had been changed since it was written")?;
+                write!(f, "{path} was removed, although another program had changed it")?;
             }
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))

@@ -1,4 +1,4 @@
-//! What speaks against a trial, and why a trial ended as it did. Pure.
+//! The reasons against a trial, and why a trial ended as it did. Pure.
 
 use super::TrialGoal;
 use crate::with_text;
@@ -6,7 +6,7 @@ use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something that speaks against a trial.
+/// A reason against making the parameters of a trial permanent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
@@ -35,7 +35,7 @@ pub enum TrialDoubt {
         /// The unit.
         unit: String,
     },
-    /// No user could reach the machine in time. A unit reboots it into the old entry then.
+    /// No user could reach the machine in time, so a unit reboots it into the old entry.
     NotReached {
         /// What did not come up.
         goal: TrialGoal,
@@ -81,9 +81,10 @@ impl TrialDoubt {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            TrialDoubt::OtherShield { .. } => {
-                Some("before a trial: `cpushield disable`, or `cpushield enable` with these CPUs")
-            }
+            TrialDoubt::OtherShield { .. } => Some(
+                "before the next trial, run `cpushield disable`, or `cpushield enable` with these \
+                 CPUs",
+            ),
             _ => None,
         }
     }
@@ -93,15 +94,17 @@ impl fmt::Display for TrialDoubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let advice = self.advice().unwrap_or_default();
         match self {
-            TrialDoubt::NotBooted { word } => write!(f, "not booted with {word}"),
+            TrialDoubt::NotBooted { word } => {
+                write!(f, "the kernel was not booted with {word}")
+            }
             TrialDoubt::NotInForce { word, shows } => {
-                write!(f, "{word} is not in force: {shows}")
+                write!(f, "{word} is not in force: the kernel shows {shows}")
             }
             TrialDoubt::Refused { parameter, message } => {
-                write!(f, "the kernel reported for {parameter}: {message}")
+                write!(f, "the kernel reported about {parameter}: {message}")
             }
             TrialDoubt::UnitFailed { unit } => {
-                write!(f, "{unit} failed, but had not failed before")
+                write!(f, "{unit} failed, but did not fail before the trial")
             }
             TrialDoubt::NotReached { goal, within_s } => {
                 write!(f, "{goal} did not become available within {within_s} s")
@@ -185,13 +188,10 @@ impl fmt::Display for TrialReason {
                 );
             }
             TrialReason::CannotStay { doubts } => {
-                ("the trial booted and passed, with a reservation", doubts)
+                ("the trial booted and passed, but was not kept", doubts)
             }
             TrialReason::Failed { doubts } => ("the trial booted, but failed", doubts),
-            TrialReason::NotAsWanted { doubts } => (
-                "this boot is not the trial, its parameters are not in force, or a unit failed",
-                doubts,
-            ),
+            TrialReason::NotAsWanted { doubts } => ("the trial failed", doubts),
         };
         let doubts: Vec<String> = doubts.iter().map(ToString::to_string).collect();
         write!(f, "{what}: {}", doubts.join("; "))

@@ -50,7 +50,11 @@ impl fmt::Display for WordRemoval {
                 write!(f, "to remove it, delete it there and run `{command}`")
             }
             WordRemoval::Entries { command } => {
-                write!(f, "to remove it, delete it there and run `{command}` for the entries")
+                write!(
+                    f,
+                    "to remove it, delete it there and run `{command}`, which changes the \
+                     existing entries"
+                )
             }
             WordRemoval::NewEntries => f.write_str(
                 "to remove it, delete it there and regenerate the boot entries or images of the \

@@ -61,7 +61,7 @@ pub enum LintFinding {
         /// The CPUs of `irqaffinity=`.
         cpus: CpuSet,
     },
-    /// A word keeps CPUs from starting that other words name.
+    /// A word keeps CPUs from starting, but other words name these CPUs.
     CpusNotStarted {
         /// `nr_cpus=…`, `maxcpus=…` or `nosmp`.
         limit: String,
@@ -173,7 +173,7 @@ pub enum LintFinding {
         /// What to know about it.
         why: &'static str,
     },
-    /// The kernel shows something else than the parameter requests.
+    /// The kernel shows other CPUs than the parameter requests.
     NotInForce {
         /// The words.
         words: Vec<String>,
@@ -350,7 +350,7 @@ impl LintFinding {
             }
             LintFinding::Misspelled { .. } => "correct the word, or remove it",
             LintFinding::UnknownToKernel { .. } | LintFinding::NotMainline { .. } => {
-                "remove the word, or boot a kernel that knows it"
+                "remove the word, or boot a kernel that supports it"
             }
             LintFinding::NotInForce { source: EffectSource::DefaultAffinity, .. } => {
                 "find the program that changed the file, or correct the list"
@@ -384,20 +384,20 @@ impl LintFinding {
             | LintFinding::NoHousekeeping { .. }
             | LintFinding::NohzOff { .. } => write_about_lists(f, self),
             LintFinding::UnknownValue { word, near, takes } => {
-                write!(f, "{word} has a value that the kernel does not know")?;
+                write!(f, "{word} has a value that the kernel does not accept")?;
                 match near {
                     Some(near) => write!(f, "; similar: {near}"),
                     None => write!(f, "; the parameter takes {takes}"),
                 }
             }
             LintFinding::Unreleased { word, .. } => {
-                write!(f, "{word} is from a patch series that no released kernel has")
+                write!(f, "{word} comes from a patch series that no released kernel contains")
             }
             LintFinding::NoValue { word } => {
                 write!(f, "{word} has no value; the kernel does not accept the word without one")
             }
             LintFinding::UnknownFlag { word, flag, near } => {
-                write!(f, "{word} has the flag {flag}, which mainline kernels do not know")?;
+                write!(f, "{word} has the flag {flag}, which mainline kernels do not support")?;
                 near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
             }
             LintFinding::Repeated { word } => {
@@ -413,9 +413,11 @@ impl LintFinding {
                         write!(f, "{by} switches every lockup watchdog off")
                     }
                     OverrideEffect::DriverNotStarted { driver } => {
-                        write!(f, "with {by} the driver {driver} does not start")
+                        write!(f, "with {by}, the driver {driver} does not start")
                     }
-                    OverrideEffect::MitigationsOff => write!(f, "{by} switches it off too"),
+                    OverrideEffect::MitigationsOff => {
+                        write!(f, "{by} switches every mitigation off")
+                    }
                 }
             }
             LintFinding::OtherValue { word, path, shows } => {
@@ -453,12 +455,13 @@ fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::
         LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
         LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
             f,
-            "{irqaffinity} sends interrupts to CPU {cpus}, which {nohz_full} is meant to keep free \
-             of the tick; no other CPU except the boot CPU gets them"
+            "{irqaffinity} sends interrupts only to CPU {cpus} and the boot CPU, but {nohz_full} \
+             is meant to stop the tick on CPU {cpus}"
         ),
         LintFinding::CpusNotStarted { limit, started, words, cpus } => write!(
             f,
-            "with {limit} the kernel starts only CPU {started}, so CPU {cpus} of {} do not run",
+            "with {limit}, the kernel starts only CPU {started}: it does not start CPU {cpus} \
+             in {}",
             words.join(" and ")
         ),
         LintFinding::NoHousekeeping { words, .. } => {

@@ -103,7 +103,7 @@ pub struct WantedParameter {
     pub word: String,
     /// What it does.
     pub reason: String,
-    /// What has the same effect on the running kernel, if anything has.
+    /// What has the same effect on the running kernel; `None` when nothing does.
     pub substitute: Option<String>,
     /// Whether the running kernel was booted with it.
     pub booted: bool,
@@ -158,8 +158,8 @@ pub struct BootKernel {
     pub panics: bool,
     /// Wanted parameters that it does not know, each with the reason.
     pub unknown: Vec<UnknownParameter>,
-    /// Wanted parameters of which neither its configuration nor its name decides whether it has
-    /// them, by name.
+    /// The names of wanted parameters for which neither its configuration nor its name shows
+    /// whether it has them.
     pub undecided: Vec<String>,
 }
 
@@ -252,7 +252,7 @@ impl fmt::Display for TrialGoal {
     }
 }
 
-/// What must come up in a trial's boot, and when at the latest.
+/// What must come up in a trial's boot, and by when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -352,7 +352,7 @@ pub struct Enabled {
     /// The name of the shield; `None` with a policy file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<String>,
-    /// The policy file of which every shield is applied; `None` for one shield.
+    /// The policy file whose shields are all applied; `None` for one shield.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// The units of the helper for operators; empty without operators, or without systemd.

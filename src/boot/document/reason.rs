@@ -79,13 +79,13 @@ impl fmt::Display for BootReason {
             BootReason::Choice(reason) => reason.fmt(f),
             BootReason::EveryShieldableCpu { cpus } => write!(
                 f,
-                "{} can be shielded at any time after this boot; the boot CPU's core and one core \
-                 of each other memory node stay housekeeping CPUs",
+                "{} can be shielded at any time after a boot with these parameters; the core of \
+                 the boot CPU and one core of each other memory node remain for housekeeping",
                 named(cpus)
             ),
             BootReason::IsolatedCore { cpus } => write!(
                 f,
-                "isolcpus= takes {} away from all other programs until a boot without it; for \
+                "isolcpus= keeps all other programs off {} until you boot without it; to choose \
                  other CPUs: --cpus LIST",
                 named(cpus)
             ),
@@ -93,16 +93,16 @@ impl fmt::Display for BootReason {
                 write!(f, "row {row:?} of {file} was measured with these parameters")
             }
             BootReason::RealtimeKernels => {
-                f.write_str("real-time kernels get the parameters, and all others stay as they are")
+                f.write_str("real-time kernels get the parameters; other kernels stay as they are")
             }
             BootReason::KernelsUnlisted => f.write_str("could not list the installed kernels"),
             BootReason::DefaultKernel { realtime, version, first } => write!(
                 f,
-                "{realtime}: {version}, which boots by default, gets the parameters; {first}, the \
-                 first one in the menu, does not"
+                "{realtime}, so the default kernel {version} gets the parameters; {first}, the \
+                 first kernel in the menu, does not"
             ),
             BootReason::FirstKernel { realtime } => {
-                write!(f, "{realtime}: the first one in the menu gets the parameters")
+                write!(f, "{realtime}, so the first kernel in the menu gets the parameters")
             }
         }
     }
@@ -179,7 +179,9 @@ impl ParameterSkipReason {
 impl fmt::Display for ParameterSkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ParameterSkipReason::SwitchedOff => f.write_str("switched off by the request"),
+            ParameterSkipReason::SwitchedOff => {
+                f.write_str("switched off by --off or by the policy")
+            }
             ParameterSkipReason::Never { why } => f.write_str(why),
             ParameterSkipReason::ForNamedCpus { name } => {
                 write!(
@@ -190,12 +192,12 @@ impl fmt::Display for ParameterSkipReason {
             ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
             ParameterSkipReason::Undecided { name } => write!(
                 f,
-                "unknown: the kernel's configuration is not installed, and judging by its name the \
-                 kernel may be a vendor's (--on {name} writes it, --trial tries it)"
+                "unknown: the kernel's configuration is not installed, and its name suggests a \
+                 vendor's build (--on {name} writes the parameter, --trial tests it)"
             ),
             ParameterSkipReason::UnknownToKernels { why } => why.fmt(f),
             ParameterSkipReason::UnknownToRunning { why } => {
-                write!(f, "the running kernel does not know it: {why}")
+                write!(f, "the running kernel does not support it: {why}")
             }
         }
     }
@@ -234,7 +236,7 @@ impl fmt::Display for UnknownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UnknownReason::Arch { arch } => write!(f, "{arch} has no such parameter"),
-            UnknownReason::TooOld { since } => write!(f, "it came with Linux {since}"),
+            UnknownReason::TooOld { since } => write!(f, "Linux {since} introduced it"),
             UnknownReason::NotBuilt { options } => {
                 write!(f, "built without {}", options.join(" or "))
             }
@@ -314,17 +316,17 @@ impl fmt::Display for NextReason {
             NextReason::OnlyEntry => f.write_str("it is the only entry"),
             NextReason::FirstEntry => f.write_str("it is the first entry"),
             NextReason::FirstLabel => f.write_str("it is the first label"),
-            NextReason::NothingSaved => f.write_str("GRUB_DEFAULT=saved, and no entry is saved"),
+            NextReason::NothingSaved => f.write_str("GRUB_DEFAULT=saved, but no entry is saved"),
             NextReason::Configured { setting } => f.write_str(setting),
             NextReason::ForOneBoot { setting } => write!(f, "{setting}, for one boot"),
             NextReason::NotAmongFiles { setting, entry } => write!(
                 f,
-                "{setting} is {entry:?}, which has no file with a command line, so it boots \
+                "{setting} is {entry:?}; no file has the command line of this entry, so it boots \
                  without the parameters"
             ),
             NextReason::NotInMenu { setting, entry } => write!(
                 f,
-                "{setting} names {entry:?}, which is not in the menu: GRUB boots the first \
+                "{setting} names {entry:?}, which is not in the menu, so GRUB boots the first \
                  entry of that menu"
             ),
         }

@@ -50,7 +50,7 @@ pub enum BootWarning {
         )]
         why: UnknownReason,
     },
-    /// It is not known whether a chosen kernel has a parameter.
+    /// It is unknown whether a chosen kernel has a parameter.
     ParameterUndecided {
         /// The kernel's version.
         version: String,
@@ -119,11 +119,11 @@ impl BootWarning {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             BootWarning::LaterKernelsLeftOut => {
-                Some("after installing one, run `cpushield boot undo` and apply again")
+                Some("after installing one, run `cpushield boot undo`, then `cpushield boot apply`")
             }
-            BootWarning::ParameterUndecided { .. } => Some("a trial boot shows it: --trial"),
+            BootWarning::ParameterUndecided { .. } => Some("find out with a trial boot: --trial"),
             BootWarning::IsolcpusPresent { .. } => {
-                Some("remove it from the loader's configuration")
+                Some("remove isolcpus= from the loader's configuration")
             }
             BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
             BootWarning::Finding { finding, .. } => Some(finding.advice()),
@@ -136,7 +136,7 @@ impl fmt::Display for BootWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BootWarning::LaterKernelsLeftOut => {
-                f.write_str("a kernel that is installed later does not get the parameters")?;
+                f.write_str("kernels that are installed later do not get the parameters")?;
             }
             BootWarning::VersionUnknown { place, kernel } => write!(
                 f,
@@ -144,20 +144,21 @@ impl fmt::Display for BootWarning {
             )?,
             BootWarning::DefaultGone { next } => next.fmt(f)?,
             BootWarning::NoSuchLabel { setting, label } => {
-                write!(f, "{setting} is {label:?}, which is not a label with a kernel")?;
+                write!(f, "{setting} is {label:?}, but no label of this name loads a kernel")?;
             }
             BootWarning::ParameterUnknown { version, parameter, why } => {
-                write!(f, "kernel {version} does not know {parameter}: {why}")?;
+                write!(f, "kernel {version} does not support {parameter}: {why}")?;
             }
             BootWarning::ParameterUndecided { version, parameter, backported } => {
-                write!(f, "it is not known whether kernel {version} has {parameter}")?;
+                write!(f, "it is unknown whether kernel {version} supports {parameter}")?;
                 if *backported {
-                    f.write_str(": only later stable releases of its series have it")?;
+                    f.write_str(": only later stable releases of its series do")?;
                 }
             }
             BootWarning::OptionsUnknown { version } => write!(
                 f,
-                "the options of kernel {version} are unknown: there is no /boot/config-{version}"
+                "the configuration of kernel {version} is unknown: there is no \
+                 /boot/config-{version}"
             )?,
             BootWarning::IsolcpusPresent { version, cpus, refusing } => {
                 match version {
@@ -170,7 +171,7 @@ impl fmt::Display for BootWarning {
             BootWarning::DomainPlanned { cpus, refusing } => {
                 write!(
                     f,
-                    "with isolcpus= other programs can use CPU {cpus} only after a boot without it"
+                    "isolcpus= keeps all other programs off CPU {cpus} until you boot without it"
                 )?;
                 write_refusing(f, refusing.as_deref())?;
             }
@@ -182,7 +183,8 @@ impl fmt::Display for BootWarning {
             BootWarning::ManagedIrqs { parameter } => {
                 write!(
                     f,
-                    "this machine has interrupts that only {parameter} keeps off these CPUs"
+                    "this machine has managed interrupts, which only {parameter} keeps off these \
+                     CPUs"
                 )?;
             }
         }
@@ -194,7 +196,7 @@ fn write_refusing(f: &mut fmt::Formatter<'_>, version: Option<&str>) -> fmt::Res
     let Some(version) = version else { return Ok(()) };
     write!(
         f,
-        "; kernel {version}: kernels from {} to 6.17.2 cannot make those CPUs a cpuset partition",
+        "; kernel {version}: kernels from {} to 6.17.2 cannot make these CPUs a cpuset partition",
         PARTITION_REFUSES_ISOLCPUS.start
     )
 }
@@ -221,7 +223,7 @@ impl fmt::Display for DifferentLists {
             false => write!(
                 f,
                 "kernels before {LIST_PER_ISOLATION} ignore {isolcpus}, and later ones accept \
-                 both; what this one does is unknown"
+                 both; what this kernel does is unknown"
             ),
         }
     }

@@ -140,7 +140,7 @@ impl fmt::Display for UnreadableModule {
             }
             UnreadableModule::ModinfoFailed { path, why } => write!(f, "{path}: {why}"),
             UnreadableModule::BuiltIn => {
-                f.write_str("it is built in, and there is no modules.builtin.modinfo")
+                f.write_str("the module is built in, and there is no modules.builtin.modinfo")
             }
         }
     }
@@ -189,7 +189,7 @@ impl WordFault {
             WordFault::CpusNotStarted { .. } => {
                 "raise the limit, or measure CPUs that start".to_owned()
             }
-            _ => format!("if the kernel knows {word}: --allow-unknown"),
+            _ => format!("if the kernel supports {word}: --allow-unknown"),
         }
     }
 }
@@ -209,22 +209,24 @@ impl fmt::Display for WordFault {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
             }
             WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
-            WordFault::UnknownValue { takes } => write!(
-                f,
-                "has a value that no kernel is known to take; the parameter takes {takes}"
-            ),
+            WordFault::UnknownValue { takes } => {
+                write!(f, "has a value that no known kernel accepts; the parameter takes {takes}")
+            }
             WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
             WordFault::Unreleased { .. } => {
-                f.write_str("is from a patch series that no released kernel has")
+                f.write_str("comes from a patch series that no released kernel contains")
             }
             WordFault::NotInKernels { why } => {
                 write!(f, "is not a parameter of the chosen kernels: {why}")
             }
             WordFault::NoModule { module, version } => {
-                write!(f, "is for the module {module}, which kernel {version} does not have")
+                write!(f, "is for module {module}, which kernel {version} does not have")
             }
             WordFault::NoModuleParameter { module, parameter, version } => {
-                write!(f, "names {parameter}, which {module} in kernel {version} does not have")
+                write!(
+                    f,
+                    "names {parameter}, which module {module} of kernel {version} does not have"
+                )
             }
             WordFault::ModuleUnreadable { module, version, why } => write!(
                 f,
@@ -233,7 +235,7 @@ impl fmt::Display for WordFault {
             ),
             WordFault::CpusNotStarted { started, cpus } => write!(
                 f,
-                "makes the kernel start only CPU {started}, but CPU {cpus} is to be measured"
+                "makes the kernel start only CPU {started}, but the row measures CPU {cpus}"
             ),
             WordFault::ModulesUnknown { version } => {
                 write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")

@@ -121,26 +121,27 @@ mod tests {
         for (line, expected) in [
             (
                 "nr_cpus=2 nohz_full=2-3 irqaffinity=0-2 quiet",
-                "with nr_cpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=2-3 and \
-                 irqaffinity=0-2 do not run",
+                "with nr_cpus=2, the kernel starts only CPU 0-1: it does not start CPU 2-3 in \
+                 nohz_full=2-3 and irqaffinity=0-2",
             ),
             (
                 "isolcpus=domain,2-N maxcpus=1",
-                "with maxcpus=1 the kernel starts only CPU 0, so CPU 2-3 of isolcpus=domain,2-N \
-                 do not run",
+                "with maxcpus=1, the kernel starts only CPU 0: it does not start CPU 2-3 in \
+                 isolcpus=domain,2-N",
             ),
             (
                 "rcu_nocbs=1 nosmp",
-                "with nosmp the kernel starts only CPU 0, so CPU 1 of rcu_nocbs=1 do not run",
+                "with nosmp, the kernel starts only CPU 0: it does not start CPU 1 in rcu_nocbs=1",
             ),
             (
                 "maxcpus=0 nohz_full=1",
-                "with maxcpus=0 the kernel starts only CPU 0, so CPU 1 of nohz_full=1 do not run",
+                "with maxcpus=0, the kernel starts only CPU 0: it does not start CPU 1 in \
+                 nohz_full=1",
             ),
             (
                 "nr_cpus=2 nohz_full=2-N",
-                "with nr_cpus=2 the kernel starts only CPU 0-1, so CPU 2-3 of nohz_full=2-N do \
-                 not run",
+                "with nr_cpus=2, the kernel starts only CPU 0-1: it does not start CPU 2-3 in \
+                 nohz_full=2-N",
             ),
             ("nr_cpus=2 nohz_full=1-N", ""),
             ("nr_cpus=4 nohz_full=2-3", ""),
@@ -169,8 +170,8 @@ mod tests {
             found.map(|it| it.to_string()).unwrap_or_default()
         };
         assert_eq!(found(&smt, "maxcpus=4 nohz_full=4,6"), "");
-        let expected = "with maxcpus=4 the kernel starts only CPU 0,2,4,6, so CPU 5 of \
-                        nohz_full=4-5 do not run";
+        let expected = "with maxcpus=4, the kernel starts only CPU 0,2,4,6: it does not start \
+                        CPU 5 in nohz_full=4-5";
         assert_eq!(found(&smt, "maxcpus=4 nohz_full=4-5"), expected);
         // Which ones the kernel will start is unknown.
         let planned = LintTarget { running: false, ..smt };

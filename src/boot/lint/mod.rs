@@ -206,19 +206,19 @@ mod tests {
                 "irq_affinity=0 looks like a misspelled irqaffinity",
             ],
         ),
-        ("nohz_full", &["nohz_full is from a patch series that no released kernel has"]),
+        ("nohz_full", &["nohz_full comes from a patch series that no released kernel contains"]),
         ("isolcpus", &["isolcpus has no value; the kernel does not accept the word without one"]),
         (
             "isolcpus=io_queue,2-3",
-            &["isolcpus=io_queue,2-3 is from a patch series that no released kernel has"],
+            &["isolcpus=io_queue,2-3 comes from a patch series that no released kernel contains"],
         ),
         ("isolcpus= rcu_nocbs=", &["isolcpus= names no CPU", "rcu_nocbs= names no CPU"]),
         ("nohz_full=", &["nohz_full= names no CPU"]),
         ("isolcpus=nohz,domain", &["isolcpus=nohz,domain names no CPU"]),
         (
             "irqaffinity=1-3 nohz_full=1-3",
-            &["irqaffinity=1-3 sends interrupts to CPU 1-3, which nohz_full=1-3 is meant to keep \
-               free of the tick; no other CPU except the boot CPU gets them"],
+            &["irqaffinity=1-3 sends interrupts only to CPU 1-3 and the boot CPU, but \
+               nohz_full=1-3 is meant to stop the tick on CPU 1-3"],
         ),
         // A prepared machine: the CPUs of nohz_full= are housekeeping CPUs until a shield starts.
         ("irqaffinity=0-1 nohz_full=1-3", &[]),
@@ -227,32 +227,32 @@ mod tests {
         (
             "idle=pol mitigations=of mce=ignor_ce skew_tick=yes",
             &[
-                "idle=pol has a value that the kernel does not know; similar: poll",
-                "mitigations=of has a value that the kernel does not know; similar: off",
-                "mce=ignor_ce has a value that the kernel does not know; similar: ignore_ce",
-                "skew_tick=yes has a value that the kernel does not know; the parameter takes a \
+                "idle=pol has a value that the kernel does not accept; similar: poll",
+                "mitigations=of has a value that the kernel does not accept; similar: off",
+                "mce=ignor_ce has a value that the kernel does not accept; similar: ignore_ce",
+                "skew_tick=yes has a value that the kernel does not accept; the parameter takes a \
                  number",
             ],
         ),
         (
             "tsc=relaible intel_pstate=disabl iommu=tp nosmt=fource preempt=ful",
             &[
-                "tsc=relaible has a value that the kernel does not know; similar: reliable",
-                "intel_pstate=disabl has a value that the kernel does not know; similar: disable",
-                "iommu=tp has a value that the kernel does not know; similar: pt",
-                "nosmt=fource has a value that the kernel does not know; similar: force",
-                "preempt=ful has a value that the kernel does not know; similar: full",
+                "tsc=relaible has a value that the kernel does not accept; similar: reliable",
+                "intel_pstate=disabl has a value that the kernel does not accept; similar: disable",
+                "iommu=tp has a value that the kernel does not accept; similar: pt",
+                "nosmt=fource has a value that the kernel does not accept; similar: force",
+                "preempt=ful has a value that the kernel does not accept; similar: full",
             ],
         ),
         (
             "intel_idle.max_cstate=x maxcpus=abc nmi_watchdog=of idel=poll",
             &[
-                "intel_idle.max_cstate=x has a value that the kernel does not know; the parameter \
-                 takes a number",
-                "maxcpus=abc has a value that the kernel does not know; the parameter takes a \
+                "intel_idle.max_cstate=x has a value that the kernel does not accept; the \
+                 parameter takes a number",
+                "maxcpus=abc has a value that the kernel does not accept; the parameter takes a \
                  number",
-                "nmi_watchdog=of has a value that the kernel does not know; the parameter takes 0, \
-                 1, panic or nopanic",
+                "nmi_watchdog=of has a value that the kernel does not accept; the parameter takes \
+                 0, 1, panic or nopanic",
                 "idel=poll looks like a misspelled idle",
             ],
         ),
@@ -292,7 +292,7 @@ mod tests {
         (
             "isolcpus=mangaed_irq,2-3",
             &["isolcpus=mangaed_irq,2-3 has the flag mangaed_irq, which mainline kernels do not \
-                 know; similar: managed_irq"],
+                 support; similar: managed_irq"],
         ),
         (
             "isolcpus=2-3 irqaffinity=0,3",
@@ -326,7 +326,7 @@ mod tests {
         ),
         (
             "kthread_cpus=0",
-            &["kthread_cpus=0: mainline kernels do not know it; the tunable kthreads does this"],
+            &["kthread_cpus=0: mainline kernels do not support it; use the tunable kthreads"],
         ),
     ];
 
@@ -368,9 +368,9 @@ mod tests {
         assert_eq!(
             texts(&old, &[]),
             [
-                "this kernel ignores nosmt: it came with Linux 4.19",
-                "this kernel ignores mitigations=off: it came with Linux 5.2",
-                "this kernel ignores intel_pstate=disable: it came with Linux 3.9",
+                "this kernel ignores nosmt: Linux 4.19 introduced it",
+                "this kernel ignores mitigations=off: Linux 5.2 introduced it",
+                "this kernel ignores intel_pstate=disable: Linux 3.9 introduced it",
             ]
         );
         old.kernel.release = Some("2.6.32-754.el6.x86_64".to_owned());

@@ -132,17 +132,17 @@ mod tests {
             (
                 "idle=poll intel_idle.max_cstate=2 processor.max_cstate=3",
                 vec![
-                    "intel_idle.max_cstate=2 has no effect: with idle=poll the driver intel_idle \
+                    "intel_idle.max_cstate=2 has no effect: with idle=poll, the driver intel_idle \
                      does not start",
-                    "processor.max_cstate=3 has no effect: with idle=poll the driver acpi_idle \
+                    "processor.max_cstate=3 has no effect: with idle=poll, the driver acpi_idle \
                      does not start",
                 ],
             ),
             (
                 "mitigations=off mds=full,nosmt spectre_v2=on",
                 vec![
-                    "spectre_v2=on has no effect: mitigations=off switches it off too",
-                    "mds=full,nosmt has no effect: mitigations=off switches it off too",
+                    "spectre_v2=on has no effect: mitigations=off switches every mitigation off",
+                    "mds=full,nosmt has no effect: mitigations=off switches every mitigation off",
                 ],
             ),
             // They ask for the same, or a later word decides.

@@ -108,7 +108,7 @@ impl BootLoader for ExtlinuxLoader {
             LoaderPageRow {
                 loader: "U-Boot",
                 files: "the same",
-                trial: "not possible: it boots `default` each time and writes nothing back; use \
+                trial: "not possible: U-Boot always boots `default` and writes nothing back; use \
                    `--trial --kexec`, or `--keep-default` and the menu",
                 later: "the same",
             },
@@ -185,7 +185,7 @@ impl BootLoader for ExtlinuxLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         let Some((dir, vector)) = locate(host) else {
             return Err(BootError::cannot_boot_once(
-                "U-Boot boots the label of `default` each time and cannot boot another one once",
+                "U-Boot always boots the label of `default` and cannot boot another label once",
             ));
         };
         host.run_program(&["extlinux", &format!("--once={entry}"), &dir])?;
@@ -197,7 +197,7 @@ impl BootLoader for ExtlinuxLoader {
         }
         self.cancel_boot_once(host, entry)?;
         Err(BootError::cannot_boot_once(format!(
-            "{vector} does not have {entry} for the next boot"
+            "{vector} does not select {entry} for the next boot"
         )))
     }
 
@@ -409,7 +409,7 @@ fn is_kernel(path: &str) -> bool {
 pub(super) fn manual_steps(host: &Host, words: &[String]) -> Vec<String> {
     let mut steps = Vec::new();
     for path in list_files(host) {
-        steps.push(format!("in {path}, for the kernels that should get them:"));
+        steps.push(format!("in {path}, for the kernels that should get the parameters:"));
         // A file that cannot be parsed was reported before.
         let Ok((text, parts)) = LINES.read(host, &path) else { continue };
         for part in parts.into_iter().filter(|part| part.purpose.is_none()) {

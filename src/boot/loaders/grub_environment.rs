@@ -77,7 +77,7 @@ fn check_grub_can_write(host: &Host, dir: &str, program: &str) -> Result<(), Boo
     match file_system.as_str() {
         "ext2" | "fat" | "xfs" => Ok(()),
         other => Err(BootError::cannot_boot_once(format!(
-            "GRUB is not known to write to {dir} ({other})"
+            "it is unknown whether GRUB can write to {dir} ({other})"
         ))),
     }
 }

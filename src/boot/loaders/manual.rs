@@ -24,10 +24,10 @@ const MANUALS: &[ManualLoader] = &[
             // Only bootc updates this image: the kernels' command lines are part of it.
             if host.exists("/usr/bin/bootc") && !host.exists("/usr/bin/rpm-ostree") {
                 return vec![
-                    "in the source of the image: /usr/lib/bootc/kargs.d/10-cpushield.toml:"
+                    "in the source of the image, in /usr/lib/bootc/kargs.d/10-cpushield.toml:"
                         .to_owned(),
                     format!("    kargs = [{}]", quoted_words(words).join(", ")),
-                    "build and push it, then: bootc upgrade && systemctl reboot".to_owned(),
+                    "build and push the image, then: bootc upgrade && systemctl reboot".to_owned(),
                     "to undo: bootc rollback, or build the image without that file".to_owned(),
                 ];
             }
@@ -35,7 +35,7 @@ const MANUALS: &[ManualLoader] = &[
                 format!("rpm-ostree kargs{}", kargs_options("append-if-missing", words)),
                 "systemctl reboot".to_owned(),
                 format!("to undo: rpm-ostree kargs{}", kargs_options("delete-if-present", words)),
-                "the previous deployment, without them, stays in the boot menu".to_owned(),
+                "the previous deployment stays in the boot menu, without the parameters".to_owned(),
             ]
         },
     },
@@ -65,7 +65,7 @@ const MANUALS: &[ManualLoader] = &[
             vec![
                 format!("in the configuration: boot.kernelParams = [ {list} ];"),
                 "nixos-rebuild boot".to_owned(),
-                "the previous generations, without them, stay in the boot menu".to_owned(),
+                "the previous generations stay in the boot menu, without the parameters".to_owned(),
             ]
         },
     },

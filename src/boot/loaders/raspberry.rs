@@ -206,7 +206,7 @@ impl BootLoader for RaspberryLoader {
         }
         // The firmware knows only one `tryboot.txt`.
         if assignment.position == EntryPosition::OverEarlier && host.exists(&ours[0]) {
-            let why = format!("{} has the parameters that are already written", ours[0]);
+            let why = format!("{} already has the written parameters", ours[0]);
             return Err(BootError::cannot_boot_once(why));
         }
         let [tryboot, cmdline] = ours;
@@ -239,8 +239,8 @@ impl BootLoader for RaspberryLoader {
         let Some((dir, _, config)) = locate(host)? else { return Err(BootError::NoTrial) };
         if let Some((name, line)) = config.tryboot {
             return Err(BootError::cannot_boot_once(format!(
-                "{dir}/{name} has a section [tryboot] on line {line}, so another program uses that \
-                 flag"
+                "{dir}/{name} has a section [tryboot] on line {line}, so another program uses \
+                 tryboot"
             )));
         }
         let autoboot = host.read(&format!("{dir}/autoboot.txt")).unwrap_or_default();
@@ -251,8 +251,7 @@ impl BootLoader for RaspberryLoader {
         }
         if !host.exists(FLAG) {
             return Err(BootError::cannot_boot_once(format!(
-                "the firmware does not provide {FLAG}: a system update installs a firmware that \
-                 does"
+                "the firmware does not provide {FLAG}: a system update installs newer firmware"
             )));
         }
         if !host.read("/proc/kallsyms").is_ok_and(|it| it.contains("rpi_firmware_notify_reboot")) {

@@ -10,13 +10,13 @@ const X86: &[&str] = &["x86_64", "i686", "i386"];
 pub(super) const SKEW_TICK: KernelParameter = KernelParameter {
     name: "skew-tick",
     keyword: "skew_tick",
-    summary: "let CPUs tick at different moments",
+    summary: "let CPUs tick at different times",
     page: "\
 CPUs that all tick at the same moment contend for the locks that the tick takes. With `skew_tick=1`
 each CPU ticks a little later than the previous one. This shortens the longest ticks of housekeeping
 CPUs, and of shielded CPUs that still tick; it removes none.
 
-Cost: CPUs that are idle are woken one after the other instead of together, so packages sleep less.
+Cost: idle CPUs wake one after the other instead of together, so processor packages sleep less.
 
 Source: tick_setup_sched_timer() in kernel/time/tick-sched.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
@@ -58,7 +58,7 @@ A clock outside the CPU (HPET, ACPI) is slow to read: each clock_gettime() is th
 that waits for the device. The kernel chooses the time stamp counter itself where it is reliable.
 `clocksource=tsc` selects it in any case.
 
-Cost: where the counters of the CPUs differ, time jumps.
+Cost: if the counters of the CPUs differ, the time jumps.
 
 Source: boot_override_clocksource() in kernel/time/clocksource.c (6.12).",
     removes: &[Cause::Syscall],

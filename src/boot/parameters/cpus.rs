@@ -34,7 +34,7 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
 pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     name: tunables::RCU_NOCBS.name,
     keyword: "rcu_nocbs",
-    summary: "run RCU callbacks of these CPUs elsewhere",
+    summary: "run the RCU callbacks of these CPUs on other CPUs",
     page: tunables::RCU_NOCBS.page,
     removes: tunables::RCU_NOCBS.removes,
     risk: tunables::RCU_NOCBS.risk,
@@ -76,14 +76,14 @@ pub(super) const IRQAFFINITY: KernelParameter = KernelParameter {
     keyword: "irqaffinity",
     summary: "deliver interrupts to the other CPUs from the start",
     page: "\
-The default affinity of new interrupts. At runtime the tunable `irq-affinity` moves the existing
-interrupts and sets the same mask for later ones. The parameter sets that mask before the first
-driver is loaded.
+Sets the default affinity of new interrupts. At runtime the tunable `irq-affinity` moves the
+existing interrupts and sets the same mask for later ones. The parameter sets that mask before the
+first driver is loaded.
 
-cpushield proposes it only if you name CPUs. Where it prepares all CPUs, all interrupts would stay
-on a few CPUs even though nothing is shielded.
+cpushield proposes it only if you name CPUs. If it prepares all CPUs instead, the parameter would
+keep all interrupts on a few CPUs even while no shield is active.
 
-Cost: managed interrupts (queues of NVMe and network cards) do not follow it.
+Cost: managed interrupts (queues of NVMe and network cards) ignore it.
 
 Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     removes: &[Cause::Irq],
@@ -101,29 +101,29 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
 pub(super) const DOMAIN: KernelParameter = KernelParameter {
     name: "isolcpus-domain",
     keyword: "isolcpus",
-    summary: "keep all other programs away from these CPUs, until a boot without it",
+    summary: "keep all other programs off these CPUs until you boot without it",
     page: "\
 Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
-Only a program that requests such a CPU runs on it. This is the recipe of the LinuxCNC wiki. It is
-the only one for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels. cpushield proposes it
-for these kernels (for one core unless you name CPUs), and then never writes `nohz_full=`.
+Only a program that requests such a CPU runs on it. This is the method of the LinuxCNC wiki, and the
+only one for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels. cpushield proposes it for
+these kernels (for one core unless you name CPUs), and then never writes `nohz_full=`.
 
 It is written without a flag, which every kernel reads as `domain`; flags came with 4.15.
 
 The wiki says that RTAI for Linux 3.10 and later has a scheduler that needs no `isolcpus=`. So
 measure with and without it: `cpushield experiment`.
 
-Cost: other programs can use the CPUs only after another boot. Tasks are not balanced between these
-CPUs. Kernels from 6.7 to 6.17.2 cannot make them a cpuset partition (commit 216217ebee16 fixes
-that), so a program that pins itself there still runs there. The tick, RCU callbacks and interrupts
-stay.
+Cost: other programs can use the CPUs only after another boot. The kernel does not balance tasks
+between these CPUs. Kernels from 6.7 to 6.17.2 cannot make them a cpuset partition (commit
+216217ebee16 fixes that), so any program can still pin itself to them. The tick, RCU callbacks and
+interrupts remain.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c (6.12); isolated_cpu_setup() in
 kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2, for RTAI its
 section \"Latency Testing with RTAI >3.10\".",
     removes: &[Cause::UserTask],
     risk: Risk::Low,
-    offer: ParameterOffer::WithoutNohzFull("nohz_full= and a shield do it without a reboot"),
+    offer: ParameterOffer::WithoutNohzFull("with nohz_full=, a shield does this at runtime"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
     backports: &[],
@@ -138,12 +138,12 @@ pub(super) const NOHZ: KernelParameter = KernelParameter {
     keyword: "isolcpus",
     summary: "stop the tick on these CPUs, without the other effects of nohz_full=",
     page: "\
-The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 that is
-all: unbound work, timers and new kernel threads stay on the CPUs, whereas `nohz_full=` moves these
-too. Later kernels treat both alike. So `nohz_full=` is at least as good.
+The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 it has
+no other effect: unbound work, timers and new kernel threads stay on the CPUs, whereas `nohz_full=`
+moves them away. Later kernels treat both alike. So `nohz_full=` is at least as good.
 
-Cost: as for `nohz-full`: each entry into the kernel takes longer on these CPUs. Kernels refuse it
-together with a `nohz_full=` that names different CPUs.
+Cost: the same as for `nohz-full`: each entry into the kernel takes longer on these CPUs. Kernels
+refuse the flag together with a `nohz_full=` that names different CPUs.
 
 Source: housekeeping_isolcpus_setup() and housekeeping_nohz_full_setup() in
 kernel/sched/isolation.c (6.12); the flags came with commit 150dfee95f8a (4.15).",
@@ -167,7 +167,7 @@ pub(super) const IO_QUEUE: KernelParameter = KernelParameter {
 A patch series for isolcpus=io_queue,LIST keeps the queues of block devices, and their managed
 interrupts, on the other CPUs. That includes interrupts that `managed_irq` leaves in place because
 their queue has no other CPU. Version 13 was posted in May 2026, and no released kernel has it.
-Kernels since 5.8 skip a flag that they do not know. The list is then read as `domain` unless it has
+Kernels since 5.8 skip an unknown flag. The list is then read as `domain` unless it has
 another flag. Kernels before 5.8 ignore the whole parameter.
 
 Until a kernel has it, use `isolcpus-managed-irq`.
@@ -193,17 +193,17 @@ pub(super) const BARE_NOHZ_FULL: KernelParameter = KernelParameter {
     summary: "never written: no released kernel accepts nohz_full without CPUs",
     page: "\
 A patch series of April 2026 lets `nohz_full` without a list prepare all CPUs: isolated cpuset
-partitions then stop the tick of their CPUs at runtime. No released kernel has it (up to 7.2): they
-know the parameter only with a list and pass the bare word to init. `rcu_nocbs` without a list came
-with 5.17 (commit d2cf0854d728).
+partitions then stop the tick of their CPUs at runtime. No released kernel up to 7.2 has this: each
+accepts the parameter only with a list and passes the bare word to init. `rcu_nocbs` without a list
+came with 5.17 (commit d2cf0854d728).
 
-The maintainers want the boot parameter to stay. Thomas Gleixner on a series that changed
-`nohz_full` without it: \"If it's not enabled on the command line then it's disabled, end of story.\"
-Paul McKenney suggests offloading the RCU callbacks of all CPUs: their `nohz_full` state can then
-change without changes to RCU, and callbacks are offloaded only at boot. Both point to one prepared
-boot with changes at runtime.
+The maintainers want to keep the boot parameter. Thomas Gleixner wrote about a series that changed
+`nohz_full` without it: \"If it's not enabled on the command line then it's disabled, end of
+story.\" Paul McKenney suggests offloading the RCU callbacks of all CPUs: their `nohz_full` state
+can then change without changes to RCU, and callbacks are offloaded only at boot. Both suggest one
+boot with prepared CPUs, and changes at runtime.
 
-Until a kernel has it, list every CPU that may ever be shielded (`nohz-full`).
+Until a kernel has this, list every CPU that may ever be shielded (`nohz-full`).
 
 Source: the cover letter of the series, \"cgroup/cpuset: Enable runtime update of nohz_full CPUs\"
 (20260421030351.281436-1-longman@redhat.com); 87ik7fep2j.ffs@fw13 (2026-06-18); the quotation in
@@ -227,21 +227,21 @@ pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
     summary: "keep managed interrupts (queues of NVMe, network cards) away where possible",
     page: "\
 The kernel places managed interrupts itself and refuses to move them. With `isolcpus=managed_irq,`
-it prefers housekeeping CPUs for each queue that has one among its CPUs. A queue whose CPUs are all
+it prefers a housekeeping CPU for each queue whose CPUs include one. A queue whose CPUs are all
 shielded still interrupts them when a program there does I/O.
 
 The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make its CPUs a cpuset
-partition (commit 216217ebee16 fixes that), so programs that pin themselves can still run there.
-Without the flag, shields can be applied and removed at runtime. With `isolcpus-domain` the plan has
+partition (commit 216217ebee16 fixes that), so any program can still pin itself to them. Without the
+flag, shields can be applied and removed at runtime. Together with `isolcpus-domain`, the plan has
 one word with both flags.
 
-Cost: interrupts of these queues share the other CPUs.
+Cost: the other CPUs handle the interrupts of these queues.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
 kernel/irq/manage.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
-    offer: ParameterOffer::OnRequest("only where managed interrupts are on the shield"),
+    offer: ParameterOffer::OnRequest("only where managed interrupts reach shielded CPUs"),
     needs: &["CONFIG_CPU_ISOLATION"],
     since: None,
     backports: &[],
@@ -256,12 +256,12 @@ pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
     keyword: "workqueue.unbound_cpus",
     summary: "run unbound work on the other CPUs from the start",
     page: "\
-The CPUs for kernel work that is not bound to a CPU. At runtime the tunable `workqueues` sets the
-same mask. The parameter sets it from the start; it came with 6.6 (commit ace3c5499e61). Up to 6.12
-`nohz_full=` also removes its CPUs from that mask; 7.2 does not.
+Sets the CPUs for kernel work that is not bound to a CPU. At runtime the tunable `workqueues` sets
+the same mask. The parameter sets it from the start; it came with 6.6 (commit ace3c5499e61). Up to
+6.12 `nohz_full=` also removes its CPUs from that mask; in 7.2 it does not.
 
-Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12); tried on
-6.1, 6.12 and 7.2 (docs/isolcpus.md).",
+Source: workqueue_unbound_cpus_setup() and wq_unbound_cpumask in kernel/workqueue.c (6.12);
+tested on 6.1, 6.12 and 7.2 (docs/isolcpus.md).",
     removes: &[Cause::Kthread],
     risk: Risk::None,
     offer: ParameterOffer::OnRequest("the tunable workqueues does the same at runtime"),
@@ -280,16 +280,16 @@ pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     summary: "never written: mainline kernels do not have this parameter",
     page: "\
 Guides for some vendors' kernels recommend it. It was proposed for mainline but not accepted;
-mainline kernels pass the word to init. Before 7.0 `nohz_full=` has the intended effect: kernel
-threads that are created later get the other CPUs. Since 7.0 `isolcpus=` and isolated partitions
-have it (commit 041ee6f3727a), and the CPUs of a shield are such a partition. The tunable `kthreads`
-moves the existing threads.
+mainline kernels pass the word to init. Before 7.0 `nohz_full=` has the intended effect: new kernel
+threads run on the other CPUs. Since 7.0 `isolcpus=` and isolated partitions have this effect
+(commit 041ee6f3727a), and the CPUs of a shield are such a partition. The tunable `kthreads` moves
+the existing threads.
 
 Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12); commit
 041ee6f3727a (7.0).",
     removes: &[],
     risk: Risk::None,
-    offer: ParameterOffer::Never("mainline kernels do not know it; the tunable kthreads does this"),
+    offer: ParameterOffer::Never("mainline kernels do not support it; use the tunable kthreads"),
     needs: &[],
     since: None,
     backports: &[],

@@ -52,7 +52,7 @@ pub struct KernelParameter {
     pub flag_since: Option<KernelVersion>,
     /// Architectures that know it, as in `uname -m`; empty: all.
     pub arches: &'static [&'static str],
-    /// What has the same effect on the running kernel, if anything has.
+    /// What has the same effect on the running kernel; `None` when nothing does.
     pub substitute: Option<&'static str>,
     /// The text after the equals sign; `None` for a word without one.
     pub value: fn(&ParameterTarget) -> Option<String>,

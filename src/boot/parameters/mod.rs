@@ -145,7 +145,7 @@ mod tests {
             (rtai, &[("CONFIG_NO_HZ_FULL", "y")][..], "present"),
             (rtai, &[("CONFIG_NO_HZ_FULL", "n")], without),
             (rtai, &[], "present"),
-            ("2.6.32-122-rtai", &[], "it came with Linux 3.10"),
+            ("2.6.32-122-rtai", &[], "Linux 3.10 introduced it"),
             (vendor, &[], "undecided"),
             (vendor, &[("CONFIG_NO_HZ_FULL", "n")], without),
             ("2.6.32-754.el6.x86_64", &[], "undecided"),
@@ -156,7 +156,7 @@ mod tests {
         }
         // A flag shows in no option.
         let isolation = [("CONFIG_CPU_ISOLATION", "y")];
-        assert_eq!(support(&cpus::MANAGED_IRQ, rtai, &isolation), "it came with Linux 5.6");
+        assert_eq!(support(&cpus::MANAGED_IRQ, rtai, &isolation), "Linux 5.6 introduced it");
         assert_eq!(support(&cpus::MANAGED_IRQ, vendor, &isolation), "undecided");
         assert_eq!(support(&cpus::MANAGED_IRQ, "6.12.9", &isolation), "present");
         // The option is younger than the parameter.
@@ -171,18 +171,18 @@ mod tests {
         let (rtai, vendor) = ("2.6.32-122-rtai", "4.18.0-553.el8.x86_64");
         let smt = [("CONFIG_SCHED_SMT", "y")];
         for (parameter, release, options, expected) in [
-            (&power::NOSMT, rtai, &[][..], "it came with Linux 4.19"),
-            (&power::NOSMT, rtai, &smt, "it came with Linux 4.19"),
-            (&power::NOSMT, "4.15.18", &[], "it came with Linux 4.19"),
+            (&power::NOSMT, rtai, &[][..], "Linux 4.19 introduced it"),
+            (&power::NOSMT, rtai, &smt, "Linux 4.19 introduced it"),
+            (&power::NOSMT, "4.15.18", &[], "Linux 4.19 introduced it"),
             (&power::NOSMT, "4.14.50-rtai", &[], "undecided"),
             (&power::NOSMT, "4.14.50-rtai", &[("CONFIG_HOTPLUG_SMT", "y")], "present"),
             (&power::NOSMT, vendor, &[], "undecided"),
             (&power::NOSMT, "5.4.258-rtai-amd64", &[], "present"),
-            (&power::MITIGATIONS, "4.18.20", &[], "it came with Linux 5.2"),
+            (&power::MITIGATIONS, "4.18.20", &[], "Linux 5.2 introduced it"),
             (&power::MITIGATIONS, "4.19.89-xeno-3", &[], "undecided"),
             (&power::MITIGATIONS, vendor, &[], "undecided"),
             (&power::MITIGATIONS, "5.4.0-150-generic", &[], "present"),
-            (&power::INTEL_PSTATE, rtai, &[], "it came with Linux 3.9"),
+            (&power::INTEL_PSTATE, rtai, &[], "Linux 3.9 introduced it"),
             (&power::INTEL_PSTATE, "2.6.32-754.el6.x86_64", &[], "undecided"),
             (&power::INTEL_PSTATE, "3.10.0-1160.el7.x86_64", &[], "present"),
         ] {

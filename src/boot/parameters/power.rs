@@ -12,9 +12,9 @@ pub(super) const NOSMT: KernelParameter = KernelParameter {
     keyword: "nosmt",
     summary: "switch SMT off: one thread per core",
     page: "\
-Siblings share a core: a task on one slows the other down, even when both are isolated. A shield
-takes whole cores and leaves the extra siblings idle, which needs no parameter. `nosmt` switches
-siblings off everywhere.
+SMT siblings share a core: a task on one slows the other down, even when both are isolated. A shield
+takes whole cores and leaves the extra siblings idle, which needs no parameter. `nosmt` switches the
+siblings of every core off.
 
 Cost: half of the machine's hardware threads.
 
@@ -44,7 +44,7 @@ A sleeping CPU takes time to wake. With `idle=poll` no CPU ever sleeps. The tuna
 this effect for the shielded CPUs only, at runtime. A workload that polls never idles and needs
 neither.
 
-Cost: heat, which slows the other CPUs down; siblings share their core with a busy loop.
+Cost: heat, which slows the other CPUs down; idle SMT siblings run a busy loop on a shared core.
 
 Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
     removes: &[],
@@ -108,9 +108,9 @@ pub(super) const INTEL_PSTATE: KernelParameter = KernelParameter {
     keyword: "intel_pstate",
     summary: "set frequencies with acpi-cpufreq instead of Intel's driver",
     page: "\
-Where the hardware chooses frequencies itself, its choice cannot be predicted. `cpu-governor`
-requests the highest frequency at runtime, which is enough for most workloads. The parameter selects
-acpi-cpufreq instead.
+If the hardware chooses the frequencies, its choice is unpredictable. `cpu-governor` requests the
+highest frequency at runtime, which is enough for most workloads. The parameter selects acpi-cpufreq
+instead.
 
 Cost: turbo frequencies may become unavailable.
 

@@ -11,7 +11,7 @@ pub(super) const NOWATCHDOG: KernelParameter = KernelParameter {
     page: "\
 The kernel's watchdogs run a timer and a stopper thread on every CPU every few seconds. The tunable
 `watchdog` removes the shielded CPUs from their mask at runtime, and CPUs of `nohz_full=` are never
-in it. The parameter switches them off everywhere.
+in it. The parameter switches the watchdogs off on every CPU.
 
 Cost: a hung CPU is not reported.
 
@@ -33,8 +33,8 @@ pub(super) const NOSOFTLOCKUP: KernelParameter = KernelParameter {
     keyword: "nosoftlockup",
     summary: "switch the soft lockup detector off on all CPUs",
     page: "\
-Like `nowatchdog`, for the soft lockup detector only: it reports a real-time task that does not
-yield its CPU.
+Like `nowatchdog`, but only for the soft lockup detector, which reports a real-time task that does
+not yield its CPU.
 
 Cost: a CPU that no longer schedules tasks is not reported.
 

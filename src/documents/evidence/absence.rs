@@ -98,7 +98,7 @@ impl AbsenceReason {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             AbsenceReason::TracefsDenied { .. } => {
-                Some("it requires root and a kernel that is not locked down")
+                Some("run cpushield as root, on a kernel that is not locked down")
             }
             AbsenceReason::TracefsNotMounted => {
                 Some("mount -t tracefs tracefs /sys/kernel/tracing")
@@ -133,7 +133,7 @@ impl fmt::Display for AbsenceReason {
         match self {
             AbsenceReason::NotAsked => f.write_str("it was not requested"),
             AbsenceReason::WorkloadGiven => {
-                f.write_str("the sampler cannot share a CPU with your own program")
+                f.write_str("the sampler cannot share a CPU with the watched program")
             }
             AbsenceReason::NoTrace => f.write_str("there is no trace to compare with"),
             AbsenceReason::RecordedMachine => f.write_str("a recorded machine cannot be traced"),
@@ -141,7 +141,7 @@ impl fmt::Display for AbsenceReason {
                 f.write_str("traces of big-endian machines are not supported")
             }
             AbsenceReason::TracefsDenied { answer } => {
-                write!(f, "not allowed to use tracefs ({answer}): {advice}")
+                write!(f, "cannot use tracefs ({answer}): {advice}")
             }
             AbsenceReason::NoTraceInstances => {
                 f.write_str("this kernel has no trace instances (CONFIG_TRACING, since 3.10)")
@@ -154,7 +154,7 @@ impl fmt::Display for AbsenceReason {
             AbsenceReason::DebugfsNotMounted => {
                 write!(
                     f,
-                    "debugfs, which has the trace files of kernels before 4.1, is not mounted: \
+                    "debugfs is not mounted, and kernels before 4.1 have their trace files there: \
                      {advice}"
                 )
             }
@@ -310,7 +310,7 @@ impl fmt::Display for BlindSpot {
             BlindSpot::DeviceInterrupts => "device interrupts (no irq:irq_handler_entry)",
             BlindSpot::Softirqs => "softirqs (no irq:softirq_entry)",
             BlindSpot::TimerFunctions => {
-                "which timer an interrupt was for, and so which interrupts are ticks"
+                "which timers expired in an interrupt, and so which interrupts are ticks"
             }
             BlindSpot::CallFunctions => {
                 "the purpose of function-call IPIs (csd events need Linux 6.5)"
@@ -322,17 +322,17 @@ impl fmt::Display for BlindSpot {
             BlindSpot::Nmis => "NMIs (no nmi:nmi_handler)",
             BlindSpot::SystemCalls => "system calls of the workload (not requested)",
             BlindSpot::EventFields { event } => {
-                return write!(f, "{event}: its fields could not be parsed");
+                return write!(f, "the event {event}, whose fields could not be parsed");
             }
             BlindSpot::FunctionNames => {
                 "names of kernel functions (/proc/kallsyms hides the addresses)"
             }
-            BlindSpot::Stacks => "stacks (CONFIG_STACKTRACE)",
+            BlindSpot::Stacks => "stacks (no CONFIG_STACKTRACE)",
             BlindSpot::SmallBuffer { cpu, task } => {
                 return write!(
                     f,
-                    "more than the kernel's default buffer holds, because CPU {cpu} is busy with \
-                     the real-time task {task}"
+                    "more than the default trace buffer holds, because CPU {cpu} is busy with the \
+                     real-time task {task}"
                 );
             }
             BlindSpot::Senders { reason } => return write!(f, "the senders of IPIs ({reason})"),
@@ -360,9 +360,15 @@ impl fmt::Display for BlindSpot {
                 return write!(f, "CPU {cpu}: the times of gaps ({answer})");
             }
             BlindSpot::UnlockedMemory { cpu } => {
-                return write!(f, "CPU {cpu}: the sampler's memory could not be locked");
+                return write!(
+                    f,
+                    "CPU {cpu}: whether a gap is a page fault of the sampler (its memory could not \
+                     be locked)"
+                );
             }
-            BlindSpot::NoBarrier { answer } => return write!(f, "membarrier: {answer}"),
+            BlindSpot::NoBarrier { answer } => {
+                return write!(f, "provoked IPIs that membarrier(2) sends ({answer})");
+            }
         };
         f.write_str(text)
     }
@@ -409,7 +415,7 @@ impl fmt::Display for BlindReason {
                 "this kernel's stack trigger is not limited to one trace instance"
             }
             BlindReason::CpuBusy => "a CPU is busy with a real-time task",
-            BlindReason::NoStackTrace => "CONFIG_STACKTRACE",
+            BlindReason::NoStackTrace => "no CONFIG_STACKTRACE",
             BlindReason::NoIpiEvents => "csd and ipi events need Linux 6.5",
             BlindReason::CpuListMalformed { found } => {
                 return write!(f, "the list of online CPUs could not be parsed: {found:?}");

@@ -111,7 +111,7 @@ impl fmt::Display for CpuDoubt {
             CpuDoubt::CircumstanceChanged { change } => change.fmt(f),
             CpuDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
             CpuDoubt::WorkloadMoved { comm, tid, cpu } => {
-                write!(f, "the workload's {comm} ({tid}) moved to CPU {cpu}")
+                write!(f, "the workload thread {comm} ({tid}) moved to CPU {cpu}")
             }
             CpuDoubt::CountersUnreadable { answer } => f.write_str(answer),
             CpuDoubt::NoColumn { cpu } => {
@@ -144,7 +144,7 @@ impl fmt::Display for CpuDoubt {
                 write!(f, "{count} events have an earlier time stamp than the event before them")
             }
             CpuDoubt::TaskNotAnnounced { times, after } => {
-                write!(f, "{times} times, a task ran without an event for the switch to it")?;
+                write!(f, "{times} times, a task ran, but the trace has no switch to it")?;
                 after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
             }
             CpuDoubt::EntriesNotAttributed { count } => write!(

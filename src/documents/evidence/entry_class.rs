@@ -61,7 +61,7 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "entries from user mode",
         events: &["context_tracking:user_exit"],
         rows: &[],
-        missing: "Only CPUs of nohz_full= have it (kernel/context_tracking.c, 6.1: \
+        missing: "Only CPUs in nohz_full= have it (kernel/context_tracking.c, 6.1: \
                   `context_tracking.active` is set only for them).",
     },
     ClassWitnesses {
@@ -122,7 +122,7 @@ const TABLE: [ClassWitnesses; 14] = [
         class: EntryClass::DeviceInterrupt,
         name: "device interrupts",
         events: &["irq:irq_handler_entry"],
-        rows: &["those with a number"],
+        rows: &["numbered rows"],
         missing: "A shared interrupt has one event for each handler (kernel/irq/handle.c, \
                   6.12). An unhandled interrupt has none.",
     },
@@ -138,7 +138,7 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "other exceptions",
         events: &[],
         rows: &[],
-        missing: "No kernel has an event for each of them. On CPUs of nohz_full= \
+        missing: "No kernel has an event for each of them. On CPUs in nohz_full=, \
                   context_tracking:user_exit counts them.",
     },
     ClassWitnesses {
@@ -146,9 +146,9 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "system calls",
         events: &["raw_syscalls:sys_enter"],
         rows: &[],
-        missing: "Recorded only with --syscalls, because it slows every process on the \
-                  machine. On CPUs of nohz_full= context_tracking:user_exit counts \
-                  them at no cost.",
+        missing: "Recorded only with --syscalls, because recording slows every process on the \
+                  machine. On CPUs in nohz_full=, context_tracking:user_exit counts them at no \
+                  cost.",
     },
     ClassWitnesses {
         class: EntryClass::Nmi,

@@ -52,7 +52,7 @@ impl KernelWork {
             KernelWork::Interruption => "interruption",
             KernelWork::LocalTimer => "local timer interrupt",
             KernelWork::RescheduleIpi => "reschedule IPI",
-            KernelWork::FunctionCallIpi => "function call IPI",
+            KernelWork::FunctionCallIpi => "function-call IPI",
             KernelWork::IrqWork => "irq_work interrupt",
             KernelWork::Vector => "interrupt",
             KernelWork::DeviceInterrupt => "device interrupt",

@@ -177,7 +177,7 @@ impl fmt::Display for JudgeReason {
                 write!(f, "the positive control could not be run: {failure}")
             }
             JudgeReason::ProgramEndedBefore { how } => {
-                write!(f, "the program ended before anything was watched ({how}); {advice}")
+                write!(f, "the program ended before the watch started ({how}); {advice}")
             }
             JudgeReason::ProgramEndedEarly { after_ns, asked_ns } => {
                 let (after, asked) = (measured(*after_ns), limit(*asked_ns));
@@ -214,10 +214,11 @@ impl fmt::Display for JudgeReason {
             ),
             JudgeReason::GapsNotCompared { count } => write!(
                 f,
-                "{count} gaps or interruptions came too fast to be compared with each other"
+                "{count} gaps or interruptions were not matched with each other: too many came at \
+                 once"
             ),
             JudgeReason::InterruptsWithoutEvent { count } => {
-                write!(f, "{count} interrupts have no event, so the trace did not count them")
+                write!(f, "{count} interrupts have no trace event, so the trace did not count them")
             }
             JudgeReason::ThresholdTooLong { threshold_ns } => {
                 write!(f, "the sampler counts only gaps of {} or more", limit(*threshold_ns))
@@ -243,15 +244,12 @@ fn write_unnamed_gaps(
 ) -> fmt::Result {
     let smis = match smis {
         Some(0) => "no SMI was counted",
-        Some(_) => "fewer SMIs were counted",
+        Some(_) => "fewer SMIs than gaps were counted",
         None => "SMIs cannot be counted",
     };
     let (least, longest) = (limit(LONG_NS), measured(longest_ns));
     let gaps = count_gaps(count);
-    write!(
-        f,
-        "{gaps} of {least} or more, the longest {longest}, in which the trace saw nothing; {smis}"
-    )
+    write!(f, "{gaps} of {least} or more without a trace event, the longest {longest}; {smis}")
 }
 
 fn write_missing_witnesses(
@@ -303,7 +301,9 @@ impl HiddenTime {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            HiddenTime::HypervisorUnseen => Some("without a command, the gap sampler would see it"),
+            HiddenTime::HypervisorUnseen => {
+                Some("run `verify` without a command, so that the gap sampler measures it")
+            }
             HiddenTime::FirmwareUnseen { no_counter } => no_counter.advice(),
             _ => None,
         }
@@ -316,16 +316,16 @@ impl fmt::Display for HiddenTime {
             HiddenTime::HypervisorUnseen => {
                 write!(
                     f,
-                    "the trace does not see time that the hypervisor takes; {}",
+                    "the trace does not show time taken by the hypervisor; {}",
                     self.advice().unwrap_or_default()
                 )
             }
             HiddenTime::FirmwareTook { count } => {
-                write!(f, "firmware took the CPU {count} times, for an unknown time")
+                write!(f, "firmware took the CPU {count} times; for how long is unknown")
             }
             HiddenTime::FirmwareUnseen { no_counter } => write!(
                 f,
-                "the trace does not see time that firmware takes, and SMIs cannot be counted: \
+                "the trace does not show time taken by firmware, and SMIs cannot be counted: \
                  {no_counter}"
             ),
             HiddenTime::HypervisorTook { ns } => {

@@ -100,7 +100,7 @@ impl fmt::Display for WitnessDoubt {
                 )
             }
             WitnessDoubt::GroupTakenApart => {
-                f.write_str("the kernel split the group of counters: the CPU went offline")
+                f.write_str("the kernel split the counter group because the CPU went offline")
             }
             WitnessDoubt::WentBack { event, first, last } => {
                 write!(f, "the counter of {event} went backwards from {first} to {last}")
@@ -192,27 +192,26 @@ impl fmt::Display for TraceInterference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TraceInterference::Written { file, by } => {
-                write!(f, "{} wrote to {file} of the trace that verify records", name_process(by))
+                write!(f, "{} wrote to {file} in the trace instance of verify", name_process(by))
             }
             TraceInterference::Opened { file, by } => {
-                write!(f, "{} opened {file} of the trace that verify records", name_process(by))
+                write!(f, "{} opened {file} in the trace instance of verify", name_process(by))
             }
             TraceInterference::Removed { file } => {
-                write!(f, "{file} of the trace that verify records was removed")
+                write!(f, "{file} in the trace instance of verify was removed")
             }
             TraceInterference::Unreported => {
                 f.write_str("the kernel could not report every access to the trace files")
             }
-            TraceInterference::Unwatched { answer } => write!(
-                f,
-                "changes that other processes make to the trace could not be watched: {answer}"
-            ),
+            TraceInterference::Unwatched { answer } => {
+                write!(f, "cannot watch whether other processes change the trace: {answer}")
+            }
             TraceInterference::Failed { answer } => {
-                write!(f, "the trace that verify records could not be read to its end: {answer}")
+                write!(f, "verify could not read its trace to the end: {answer}")
             }
             TraceInterference::SettingChanged { file, armed, found } => write!(
                 f,
-                "{file} of the trace that verify records was set to {armed:?} and is now {found:?}"
+                "{file} in the trace instance of verify was set to {armed:?} and is now {found:?}"
             ),
         }
     }

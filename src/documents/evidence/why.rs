@@ -97,12 +97,14 @@ impl fmt::Display for UnknownBreakdown {
                 return write!(f, "there was no trace: {absence}");
             }
             UnknownBreakdown::NotRead => "the trace for this period was not read",
-            UnknownBreakdown::NoHistory => "no history was kept",
+            UnknownBreakdown::NoHistory => "the trace kept no history",
             UnknownBreakdown::ClocksNotSynchronized => {
                 "the clocks of the thread and of the trace could not be synchronized"
             }
             UnknownBreakdown::CpuNotTraced => "the CPU was not traced",
-            UnknownBreakdown::RecordsDiscarded => "it began before the oldest record that was kept",
+            UnknownBreakdown::RecordsDiscarded => {
+                "the wait began before the oldest record that was kept"
+            }
             UnknownBreakdown::EventsLost => "the trace lost events at that time",
         })
     }

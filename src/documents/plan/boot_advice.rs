@@ -46,15 +46,15 @@ impl fmt::Display for BootAdviceReason {
                  ever be shielded, but not the boot CPU"
             }
             BootAdviceReason::TickStops { known: false } => {
-                "the tick then stops while the scheduler does not need it, if the kernel was built \
-                 with CONFIG_NO_HZ_FULL, which is unknown; name every CPU that may ever be \
-                 shielded, but not the boot CPU"
+                "if the kernel has CONFIG_NO_HZ_FULL, which is unknown, the tick then stops while \
+                 the scheduler does not need it; name every CPU that may ever be shielded, but not \
+                 the boot CPU"
             }
             BootAdviceReason::CallbacksElsewhere => {
                 "RCU callbacks then run in threads on the housekeeping CPUs"
             }
             BootAdviceReason::ManagedIrqsElsewhere => {
-                "managed interrupts that also serve other CPUs then go to those"
+                "managed interrupts that also serve housekeeping CPUs then go only to those"
             }
         })
     }

@@ -160,13 +160,13 @@ impl fmt::Display for ChoiceReason {
                 write_whole_cores(f, work, idle, *offline)
             }
             ChoiceReason::OneCache => f.write_str(
-                "All CPUs share one L2 cache, so the shield cannot have its own: memory accesses \
-                 of housekeeping CPUs can slow it down.",
+                "All CPUs share one L2 cache, so the shield cannot have a cache of its own: memory \
+                 accesses of housekeeping CPUs can slow it down.",
             ),
             ChoiceReason::EveryCache { caches } => write!(
                 f,
-                "The shield has a CPU of every L2 cache ({caches} of them). So each cache is \
-                 shared with other CPUs, whose memory accesses can slow the shield down."
+                "The shield has a CPU of every L2 cache ({caches} of them). So it shares each \
+                 cache with other CPUs, whose memory accesses can slow the shield down."
             ),
             ChoiceReason::WholeNode { node, cpus } => {
                 write!(f, "All online CPUs of node {node}, as requested: {}.", named(cpus))
@@ -175,7 +175,11 @@ impl fmt::Display for ChoiceReason {
                 write!(f, "All in node {node}, which also keeps a housekeeping CPU.")
             }
             ChoiceReason::HighestNumber { cpus } => {
-                write!(f, "Several CPUs are equally suitable; chose the highest: {}.", named(cpus))
+                write!(
+                    f,
+                    "Several CPUs are equally suitable; the highest is chosen: {}.",
+                    named(cpus)
+                )
             }
             ChoiceReason::KeptFromActive { cpus } => {
                 write!(f, "{}: kept from the active version of this shield.", named(cpus))

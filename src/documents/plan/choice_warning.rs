@@ -130,8 +130,8 @@ impl fmt::Display for ChoiceWarning {
                 let source = source.as_ref().map(|source| format!(" (according to {source})"));
                 write!(
                     f,
-                    "performance cores ({performance}) and efficiency cores ({efficiency}) in one \
-                     shield{}: the same work takes longer on the latter",
+                    "the shield mixes performance cores ({performance}) and efficiency cores \
+                     ({efficiency}){}: the same work takes longer on efficiency cores",
                     source.unwrap_or_default()
                 )?;
             }
@@ -156,13 +156,7 @@ impl fmt::Display for ChoiceWarning {
                  is full"
             )?,
             ChoiceWarning::RemoteMemory { mems, why } => {
-                let subject = match why {
-                    RemoteMemoryReason::NodeUnknown { .. } => "the shield",
-                    RemoteMemoryReason::NoMemory { .. } | RemoteMemoryReason::NotAllowed { .. } => {
-                        "it"
-                    }
-                };
-                write!(f, "{why}; {subject} uses node {mems}, whose memory is slower from there")?;
+                write!(f, "{why}; the shield uses node {mems}, whose memory is slower to reach")?;
             }
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
@@ -195,13 +189,13 @@ impl fmt::Display for RemoteMemoryReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RemoteMemoryReason::NodeUnknown { cpus } => {
-                write!(f, "no node is known for CPU {cpus}")
+                write!(f, "the NUMA node of CPU {cpus} is unknown")
             }
             RemoteMemoryReason::NoMemory { nodes } => {
                 write!(f, "node {nodes} of the shield has no memory")
             }
             RemoteMemoryReason::NotAllowed { nodes } => {
-                write!(f, "cpusets here may not use node {nodes} of the shield")
+                write!(f, "cpusets on this machine may not use node {nodes} of the shield")
             }
         }
     }

@@ -80,8 +80,8 @@ impl fmt::Display for CpusetWarning {
                 };
                 write!(
                     f,
-                    "the shield is open, because cpuset is switched off: {access} onto CPU {cpus}, \
-                     and programs already there stay"
+                    "the shield is open, because the tunable cpuset is off: {access} onto CPU \
+                     {cpus}, and programs already there stay"
                 )?;
             }
             CpusetWarning::NoCpusets => f.write_str(
@@ -97,7 +97,7 @@ impl fmt::Display for CpusetWarning {
             CpusetWarning::PartitionDoubtful { cpus } => write!(
                 f,
                 "isolcpus= removed CPU {cpus} from scheduling at boot; kernels from 6.7 to 6.17.2 \
-                 cannot make such a CPU a partition. If this one refuses, apply starts again \
+                 cannot make such a CPU a partition. If this kernel refuses, apply starts again \
                  without a partition, and any program can move itself onto the shield"
             )?,
             CpusetWarning::CpusetKeepsCpus { path, cpus } => write!(
@@ -107,16 +107,16 @@ impl fmt::Display for CpusetWarning {
             CpusetWarning::Balanced { cpus } => write!(
                 f,
                 "the shield is balanced: the scheduler moves its programs among CPU {cpus}, so the \
-                 SCHED softirq, migration threads and rescheduling interrupts stay; without \
-                 --balance each program keeps its CPU"
+                 SCHED softirq, migration threads and reschedule IPIs stay; without --balance each \
+                 program keeps its CPU"
             )?,
             CpusetWarning::BalanceWithoutCpuset => {
                 f.write_str("without a cpuset, --balance changes nothing")?;
             }
             CpusetWarning::ThreadsPinned { count, cpus } => write!(
                 f,
-                "{count} thread(s) are pinned to CPU {cpus} alone; they are left there, in case \
-                 they are your workload"
+                "{count} thread(s) are pinned to CPU {cpus} alone; cpushield leaves them there, in \
+                 case they are your workload"
             )?,
         }
         self.advice().map_or(Ok(()), |advice| write!(f, ". {advice}"))

@@ -74,6 +74,6 @@ impl Disturbance {
 
 impl fmt::Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; so it interrupts {}", self.effect, self.named_shields())
+        write!(f, "{}; this interrupts {}", self.effect, self.named_shields())
     }
 }

@@ -107,12 +107,13 @@ impl fmt::Display for OffReason {
             OffReason::OnlyCostsPower => "it costs power and removes no interruption",
             OffReason::CostsSpeed => "it makes all CPUs slower and removes no interruption",
             OffReason::SendsNoWork => "it sends no work to other CPUs",
-            OffReason::HugePagesHelp => "huge pages are good for most programs",
+            OffReason::HugePagesHelp => "huge pages make most programs faster",
             OffReason::WritebackElsewhere => "writeback runs on the housekeeping CPUs anyway",
             OffReason::OnlyMergeable => "it affects only memory that a program marked as mergeable",
             OffReason::OnlyRealtime => "it affects only real-time tasks",
             OffReason::CyclicTimers => {
-                "the timers that wake a cyclic workload on a nohz_full CPU would fire elsewhere"
+                "the timers that wake a cyclic workload on a nohz_full CPU would expire on another \
+                 CPU"
             }
         })
     }

@@ -135,8 +135,8 @@ impl fmt::Display for PlanWarning {
             )?,
             PlanWarning::IrqsUntried { count } => write!(
                 f,
-                "a normal user cannot test whether interrupts can be moved: the kernel may refuse \
-                 some of {count}"
+                "without root, cpushield cannot test whether interrupts can be moved: the kernel \
+                 may refuse to move some of {count}"
             )?,
             // Their text contains their advice.
             PlanWarning::Leftovers(leftovers) => return leftovers.fmt(f),

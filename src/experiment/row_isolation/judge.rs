@@ -102,8 +102,8 @@ mod tests {
         let contradicted = judge(&shield, &["+++", "++-", "+++"]);
         assert!(contradicted.is_marked() && contradicted.is_doubtful(), "{contradicted}");
         let said = "not counted as isolated, because the witnesses disagree: the kernel lists CPU 3 \
-                    as isolated; PID 1 may not run on CPU 3; a probe of busy unpinned threads ran \
-                    on CPU 3";
+                    as isolated; PID 1 may not run on CPU 3; a probe with busy unpinned threads \
+                    ran on CPU 3";
         assert_eq!(contradicted.to_string(), said);
         let unknown = judge(&shield, &["+++", "+?+"]);
         assert!(unknown.is_marked() && !unknown.is_doubtful(), "{unknown}");

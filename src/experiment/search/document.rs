@@ -197,8 +197,8 @@ impl fmt::Display for SearchEnd {
                  goal is missed"
             }
             SearchEnd::SomeUndecided => {
-                "this set is sufficient; the measurements do not decide whether all of it is \
-                 needed"
+                "this set is sufficient; the measurements do not decide whether every option of it \
+                 is needed"
             }
             SearchEnd::NothingNeeded => "the goal is met without any option",
             SearchEnd::NotSufficient => "the goal is missed even with every option",
@@ -207,8 +207,8 @@ impl fmt::Display for SearchEnd {
                  option"
             }
             SearchEnd::NotConfirmed => {
-                "no answer: measured again at the end, the set did not meet the goal; the machine \
-                 changed during the search"
+                "no answer: when the set was measured again at the end, it did not meet the goal; \
+                 the machine changed during the search"
             }
             SearchEnd::ConfirmationUndecided => {
                 "no answer: the result was measured again at the end, and these measurements do \
@@ -223,7 +223,7 @@ impl fmt::Display for SearchEnd {
                  not decide whether all of them are needed for that"
             }
             SearchEnd::BadNotReproduced => {
-                "measured again on this machine, BAD meets the goal: the cause is not among \
+                "when measured again on this machine, BAD meets the goal: the cause is not among \
                  the differences that cpushield can set"
             }
             SearchEnd::BadUndecided => {
@@ -235,12 +235,12 @@ impl fmt::Display for SearchEnd {
                  not decide whether it meets the goal"
             }
             SearchEnd::GoodNotReproduced => {
-                "measured again on this machine, GOOD misses the goal: the cause is not \
+                "when measured again on this machine, GOOD misses the goal: the cause is not \
                  among the differences that cpushield can set"
             }
             SearchEnd::CulpritsNotConfirmed => {
-                "no answer: measured again at the end, the goal was met with these differences; \
-                 the machine changed during the search"
+                "no answer: when these differences were measured again at the end, the goal was \
+                 met; the machine changed during the search"
             }
             SearchEnd::Listed { why } => return write!(f, "nothing was measured: {why}"),
         })

@@ -263,15 +263,15 @@ impl SearchRequest {
         match (purpose, &self.kind) {
             (TrialPurpose::AllOptions, SearchKind::Minimize { .. }) => "every option".to_owned(),
             (TrialPurpose::NoOptions, SearchKind::Minimize { .. }) => "no option".to_owned(),
-            (TrialPurpose::AllOptions, SearchKind::Between { bad, .. }) => format!("as {bad}"),
-            (TrialPurpose::NoOptions, SearchKind::Between { good, .. }) => format!("as {good}"),
+            (TrialPurpose::AllOptions, SearchKind::Between { bad, .. }) => format!("as in {bad}"),
+            (TrialPurpose::NoOptions, SearchKind::Between { good, .. }) => format!("as in {good}"),
             (TrialPurpose::Confirmation, _) => "the result again".to_owned(),
             (TrialPurpose::LeaveOut, _) => {
                 let options = left_out.iter().filter_map(|index| self.options.get(*index));
                 let names: Vec<String> = options.map(ToString::to_string).collect();
                 match self.kind {
                     SearchKind::Minimize { .. } => format!("without {}", names.join(", ")),
-                    SearchKind::Between { .. } => format!("good: {}", names.join(", ")),
+                    SearchKind::Between { .. } => format!("good value of {}", names.join(", ")),
                 }
             }
         }

@@ -25,18 +25,18 @@ impl Instrument for EventFd {
     }
 
     fn page(&self) -> &'static str {
-        "A thread reads from an eventfd(2); once a period a process on a housekeeping CPU reads \
-         the clock, writes the time into shared memory, and adds one to the counter. The figure \
-         includes what that of `wakeup` does, with the file instead of the futex's hash bucket: \
-         two system calls through the VFS, the counter's lock and its wait queue. It is the cost \
-         of a message between programs that wait with read, poll or epoll. Examples are io_uring, \
-         KVM's irqfd and most event loops; a thread in epoll_wait pays for that call as well. The \
+        "A thread reads from an eventfd(2). Once a period, a process on a housekeeping CPU reads \
+         the clock, writes the time to shared memory and adds 1 to the counter. The figure \
+         includes everything that `wakeup` measures, but through a file instead of a futex: two \
+         system calls through the VFS, the counter's lock and its wait queue. It is the cost of a \
+         message between programs that wait in read, poll or epoll. Examples are io_uring, KVM's \
+         irqfd and most event loops; a thread in epoll_wait pays for that call as well. The \
          difference from a run of `wakeup` is the cost of the file.\n\n\
-         The figure does not include how late the waker is. The limits of `wakeup` apply here too: \
-         the waker is an ordinary program, its slow calls are counted, and a period in which the \
-         sleeper has not answered yet is missed.\n\n\
-         The waker is another process, which gets the file with pidfd_getfd(2): kernels before 5.6 \
-         have no such call, and some containers do not allow it.\n\n\
+         The figure does not include the waker's own delay. The limits of `wakeup` apply here too: \
+         the waker is an ordinary program, and its slow calls are counted. A period counts as \
+         missed if the sleeper has not answered the wakeup before it.\n\n\
+         The waker is a separate process, which gets the file with pidfd_getfd(2). Kernels before \
+         5.6 lack this system call, and some containers do not allow it.\n\n\
          Source: eventfd(2), pidfd_getfd(2); eventfd_write() and eventfd_read() in fs/eventfd.c, \
          ttwu_queue() in kernel/sched/core.c (6.12)."
     }

@@ -40,16 +40,16 @@ impl Instrument for HardwareInstrument {
          everything else on it stops for 10 ms, and so does any CPU that waits for it. The \
          instrument is refused while a program runs in the shield; never use it on a production \
          machine.\n\n\
-         A sample is the longest gap of one such window, if it takes 2 µs or more. The tracer \
+         A sample is the longest gap of one such window, if that gap is 2 µs or longer. The tracer \
          rounds down to whole microseconds; the result shows the next higher microsecond, which \
          the gap did not reach. The time of a sample is the end of its window, up to 10 ms later. \
-         The other half of the time is not observed, so rare events need long runs. Seeing no gap \
-         is a result.\n\n\
+         The other half of the time is not observed, so rare events need long runs. A run without \
+         a gap is a result, too.\n\n\
          The result also shows the number of SMIs that the processor counted on each CPU (Intel: \
          MSR 0x34, through the msr module; AMD: an event from Zen 2 on; `cpushield explain smi`). \
          A gap without an SMI was not caused by the firmware, or the processor does not count \
          SMIs. `latency spin` sees the same gaps without disabling anything, but cannot \
-         distinguish them from the kernel's.\n\n\
+         distinguish them from gaps that the kernel causes.\n\n\
          The tracer's settings and tracing_thresh affect the whole machine. They are restored like \
          those of `kernel`.\n\n\
          Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_cpu_fn() and \

@@ -35,27 +35,28 @@ impl Instrument for DeviceTimer {
     fn page(&self) -> &'static str {
         "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. This is \
          a device interrupt like that of a network card: a chip raises it, an interrupt controller \
-         sends it to a CPU, a driver's handler wakes the reader. The figure includes all of that. \
-         It includes everything that ran in that time on the CPU that handles the interrupt and on \
-         the thread's own CPU. The due time of the interrupt is exact: the timer's comparator \
-         holds the counter value at which it is due. The comparator and the counter are both read \
-         from the device's page, which /dev/hpet maps. So the figure also includes the time of the \
-         chip and the controller, which no software timer can measure. A read of the counter takes \
-         about a microsecond, much longer in a guest, and is part of each figure.\n\n\
+         sends it to a CPU, a driver's handler wakes the reader. The figure includes all of these \
+         steps. It also includes everything else that runs in that time on the thread's CPU and on \
+         the CPU that handles the interrupt. The due time of the interrupt is exact: the timer's \
+         comparator holds the counter value at which it is due. The comparator and the counter are \
+         both read from the device's page, which /dev/hpet maps. So the figure also includes the \
+         time of the chip and the controller, which no software timer can measure. Each figure \
+         also includes one read of the counter, which takes about a microsecond, and much longer \
+         in a guest.\n\n\
          The kernel and /proc/irq/N/smp_affinity_list, not cpushield, determine which CPU handles \
          the interrupt; a shield keeps it away from its CPUs. The result names that CPU. To have \
-         the interrupt and the thread on one CPU, write that CPU to the file: the setting is kept \
+         the interrupt and the thread on one CPU, write that CPU to the file; the setting stays \
          for the next run. On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel \
          thread, SCHED_FIFO 50.\n\n\
          Where the timer supports it, the chip repeats the interrupt by itself, on a grid. On many \
-         chips only the first timer does. Otherwise the driver sets the comparator again in each \
-         handler, to one period after that handler ran, so there is no grid. When something below \
+         chips only the first timer does. Otherwise the driver's handler sets the comparator \
+         again, to one period after the handler runs, so there is no grid. When something below \
          the kernel delays that handler for longer than a period, the next interrupt comes only \
          when the counter has wrapped, minutes later; the result then says that no more events \
          came. Either way each latency counts from the comparator value of its own event. Events \
          that came before the thread read the file are counted as missed. There is one thread on \
-         one CPU. Periods must be whole parts of a second; rates above dev.hpet.max-user-freq (64 \
-         Hz) need CAP_SYS_RESOURCE.\n\n\
+         one CPU. A period must be a second divided by a whole number; rates above \
+         dev.hpet.max-user-freq (64 Hz) need CAP_SYS_RESOURCE.\n\n\
          The instrument is refused where the kernel does not let programs map the page; a kernel \
          with CONFIG_HPET_MMAP allows it when booted with hpet_mmap=1. Without the page, the due \
          time of an interrupt is unknown. It is also refused where no timer is free: the kernel \

@@ -37,9 +37,9 @@ impl Instrument for KernelInstrument {
          interrupts, an idle state of the CPU, and everything below the kernel. `thread`: the \
          thread that it woke ran. This adds the scheduler, softirqs, threads of higher priority, \
          and code that cannot be preempted. `user`: that thread was back in user mode and made its \
-         next system call. A later stage includes those before it; they are shown separately, \
-         never added up or mixed.\n\n\
-         From 6.5 on the threads are those of cpushield: in the shield's cgroup, with the \
+         next system call. Each stage includes the stages before it. The result shows the stages \
+         separately and never adds them up.\n\n\
+         From 6.5 on, cpushield provides the threads. They run in the shield's cgroup, with the \
          requested policy, as with `timer`. Older kernels have no `user` stage and use kernel \
          threads, timerlat/N, which start as SCHED_FIFO 95. They get the requested policy, are not \
          part of a shield, and are bound to their CPU, shielded or not. The timer is pinned to its \
@@ -48,9 +48,10 @@ impl Instrument for KernelInstrument {
          The tracer does more than measure: while it runs, the kernel calls it in every interrupt, \
          softirq and context switch of every CPU, which adds a little time to each. Its settings \
          affect the whole machine. They are restored at the end; if this process is killed, \
-         `undo`, `status` or the next measurement by a tracer restores them. Nothing is measured \
-         while another process uses this tracer or osnoise. Records come from a private instance, \
-         as raw pages, read by a housekeeping CPU. A missing record makes its series doubtful.\n\n\
+         `undo`, `status` or the next measurement by a tracer restores them. The instrument \
+         refuses to run while another process uses this tracer or osnoise. A housekeeping CPU \
+         reads the records as raw pages from a private trace instance. A missing record makes its \
+         series doubtful.\n\n\
          Source: Documentation/trace/timerlat-tracer.rst; timerlat_irq(), timerlat_main(), \
          timerlat_fd_read() and wait_next_period() in kernel/trace/trace_osnoise.c (6.12); \
          instances since commit dae181349f1e (5.17), timerlat_fd since e88ed227f639 (6.5)."

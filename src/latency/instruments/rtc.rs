@@ -34,21 +34,22 @@ impl Instrument for RealTimeClock {
     fn page(&self) -> &'static str {
         "A thread reads from /dev/rtc0, which reports a fixed number of events per second. Since \
          2.6.38 these are not interrupts of the clock chip: the kernel emulates them with a \
-         high-resolution timer, started on the CPU that requested them (a nohz_full CPU's timer \
-         may expire on another, see `timer`); on PREEMPT_RT kernels it expires in a softirq \
-         thread, like that of `timerfd`. So the figure is comparable with old RTC tests in its \
-         method, but not in what it measures: there is no device interrupt.\n\n\
+         high-resolution timer, started on the CPU that requested them. The timer of a nohz_full \
+         CPU may expire on another CPU (see `timer`). On PREEMPT_RT kernels, the timer expires in \
+         a softirq thread, like that of `timerfd`. So the method is that of old RTC tests, but the \
+         figure does not include a device interrupt.\n\n\
          Events are due on a grid that starts when they are enabled. That moment is within a \
-         system call, and the figure counts from the start of the call. So the figure is too long \
-         by a part of that one call, never too short; the duration of the call is reported. A slow \
-         call, such as one that another process delays by reading the RTC, is repeated. Alarms of \
-         other programs are not counted. Only one program can have the device open at a time, so \
-         there is one thread on one CPU. Rates above /sys/class/rtc/rtc0/max_user_freq (64 Hz) \
-         need CAP_SYS_RESOURCE, and periods must be whole parts of a second, at least 1/8192.\n\n\
+         system call, and the figure counts from the start of the call. So the figure may be too \
+         high, by at most the duration of that call, but it is never too low. The result reports \
+         this duration. A slow call, such as one that another process delays by reading the RTC, \
+         is repeated. Alarms of other programs are not counted. Only one program can have the \
+         device open at a time, so there is one thread on one CPU. Rates above \
+         /sys/class/rtc/rtc0/max_user_freq (64 Hz) need CAP_SYS_RESOURCE, and a period must be a \
+         second divided by a whole number up to 8192.\n\n\
          On PREEMPT_RT, disabling the events can hang a real-time thread forever, because it waits \
-         for the softirq thread that it has preempted; cpushield does that as an ordinary thread. \
-         A program with a real-time priority that is killed while it has the device open may still \
-         hang.\n\n\
+         for the softirq thread that it has preempted. So an ordinary thread of cpushield disables \
+         them. A program with a real-time priority that is killed while it has the device open may \
+         still hang.\n\n\
          Source: rtc(4); rtc_irq_set_state(), rtc_pie_update_irq() and rtc_irq_set_freq() in \
          drivers/rtc/interface.c (2.6.38 to 6.12), commit 6610e0893b8b."
     }

@@ -27,15 +27,15 @@ impl Instrument for SpinInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "gaps in the time of a thread that never sleeps, as oslat measures them"
+        "gaps in the execution of a thread that never sleeps, as oslat measures them"
     }
 
     fn page(&self) -> &'static str {
         "A thread polls the time stamp counter. A sample is a gap of a microsecond or more between \
-         two reads. A gap longer than all before it is also a sample. So the worst is known even \
-         where no gap takes a microsecond. Percentiles are those of the gaps, not of all reads. \
-         This is what a program that polls and never enters the kernel sees; `verify` runs the \
-         same loop and names the cause of each gap.\n\n\
+         two reads. A gap that is longer than all earlier gaps is also a sample. So the worst gap \
+         is known even if no gap takes a microsecond. Percentiles are those of the gaps, not of \
+         all reads. This is what a program that polls and never enters the kernel sees; `verify` \
+         runs the same loop and names the cause of each gap.\n\n\
          The thread is always an ordinary one (SCHED_OTHER): a real-time thread that never sleeps \
          would starve the kernel's threads on its CPU, and PREEMPT_RT kernels hang then. Only a \
          shield keeps other ordinary programs off its CPU.\n\n\

@@ -24,13 +24,13 @@ impl Instrument for TimerFd {
 
     fn page(&self) -> &'static str {
         "A thread reads from a file that is a periodic timer of CLOCK_MONOTONIC. The figure \
-         includes what that of `timer` does, and the file's own lock and wait queue. On PREEMPT_RT \
-         kernels the figure is higher than that of `timer` with a real-time thread, because the \
-         timer does not expire in the interrupt itself. It expires in a softirq thread: ktimers/N \
-         (in the kernel since 6.13 and in the RT patches before) or ksoftirqd/N. As with `timer`, \
-         a nohz_full CPU's timer may expire on another CPU.\n\n\
-         The file counts expirations that were not read. All but the first of each read are \
-         counted as missed.\n\n\
+         includes everything that `timer` measures, and the file's own lock and wait queue. On \
+         PREEMPT_RT kernels the figure is higher than that of `timer` with a real-time thread, \
+         because the timer does not expire in the interrupt itself. It expires in a softirq \
+         thread: ktimers/N (in the kernel since 6.13 and in the RT patches before) or ksoftirqd/N. \
+         As with `timer`, a nohz_full CPU's timer may expire on another CPU.\n\n\
+         The file counts expirations until they are read. If a read returns several, all but the \
+         first count as missed.\n\n\
          Source: timerfd_create(2); timerfd_setup() in fs/timerfd.c and hrtimer_init() in \
          kernel/time/hrtimer.c (6.12), where a timer without HRTIMER_MODE_HARD is a soft one on \
          PREEMPT_RT."

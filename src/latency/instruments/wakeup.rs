@@ -25,19 +25,22 @@ impl Instrument for WakeupInstrument {
     }
 
     fn page(&self) -> &'static str {
-        "A thread sleeps on a word in shared memory (futex(2)); once a period a process on a \
-         housekeeping CPU reads the clock, writes the time next to the word, and wakes it. The \
-         figure includes the waker's system call, the interrupt to the other CPU (or its polling \
-         idle loop) and the scheduler. It includes everything that ran there in that time. It is \
-         the cost of a message from an ordinary program to one in the shield. The figure does not \
-         include how late the waker is: it counts from the waker's read of the clock.\n\n\
-         The waker is an ordinary program, with nice -20 where that is allowed. When it is delayed \
-         between its read of the clock and the end of its system call, the figure includes that; \
-         calls longer than 50 µs are counted, and the worst latency is doubtful where one of them \
-         may have caused it.\n\n\
-         `eventfd` is the same through a file, as programs with an event loop wake each other.\n\n\
-         A sleeper that has not answered when the next period starts is not woken again: that \
-         period is counted as missed, as are those that the waker skipped.\n\n\
+        "A thread sleeps on a word in shared memory (futex(2)). Once a period, a process on a \
+         housekeeping CPU reads the clock, writes the time next to the word and wakes the thread. \
+         The figure includes the waker's system call, the interrupt to the other CPU (or its \
+         polling idle loop) and the scheduler. It includes everything else that ran on the \
+         thread's CPU in that time. It is the cost of a message from an ordinary program to one in \
+         the shield. The figure does not include the waker's own delay: it counts from the waker's \
+         read of the clock.\n\n\
+         The waker is an ordinary program, with nice -20 where that is allowed. If it is delayed \
+         between its read of the clock and the end of its system call, the figure includes that \
+         delay. Calls longer than 50 µs are counted, and the worst latency is doubtful if one of \
+         them may have caused it.\n\n\
+         `eventfd` measures the same through a file, which is how programs with an event loop wake \
+         each other.\n\n\
+         If the sleeper has not answered when the next period starts, the waker does not wake it \
+         again, and that period counts as missed. Periods that the waker skips count as missed, \
+         too.\n\n\
          Source: futex(2); ttwu_queue() in kernel/sched/core.c (6.12)."
     }
 

@@ -28,8 +28,8 @@ impl LoadKind for CommandLoad {
 
     fn page(&self) -> &'static str {
         "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or in \
-         the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it, as \
-         the user and in the directory of cpushield. It starts before the warm-up. When it \
+         the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it as the \
+         user of cpushield, in the same working directory. It starts before the warm-up. When it \
          succeeds, it runs again. After the measurement, cpushield ends it and every process that \
          it has started: with SIGTERM, and after two seconds with SIGKILL.\n\n\
          The count is the number of completed runs. A command that never ends by itself completes \

@@ -22,13 +22,13 @@ impl LoadKind for HackbenchLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "the program hackbench of rt-tests, run repeatedly"
+        "the program hackbench from rt-tests, run repeatedly"
     }
 
     fn page(&self) -> &'static str {
         "Runs `hackbench -T -g GROUPS -l 100` repeatedly, with a group of 40 threads for each CPU: \
-         40000 messages per group in each run. It uses threads (-T), so that all of it always ends \
-         with one process. `--load messages` is similar and does not need the program.\n\n\
+         40000 messages per group in each run. It uses threads (-T), so the end of one process \
+         always ends all of them. `--load messages` is similar and does not need the program.\n\n\
          The count is the number of messages of completed runs: in each group, 20 senders send 100 \
          messages to each of 20 receivers. The run that is interrupted at the end does not \
          count.\n\n\

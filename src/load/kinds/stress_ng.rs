@@ -59,8 +59,8 @@ impl LoadKind for StressNgLoad {
          bogo operations. Use it only to compare the same stressor with different settings. The \
          counts cover all the time that stress-ng runs, including the warm-up.\n\n\
          stress-ng(1) says which stressors can harm a system. Stressors that choose their CPUs \
-         themselves (--affinity) leave the CPUs of the load. A doubt reports the other CPUs that \
-         they were seen on.\n\n\
+         themselves (--affinity) leave the CPUs of the load. A doubt then reports on which other \
+         CPUs they ran.\n\n\
          Source: stress-ng(1), --metrics and --yaml (0.15)."
     }
 

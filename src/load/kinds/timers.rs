@@ -42,7 +42,8 @@ impl LoadKind for TimerLoad {
             workers.extend((0..THREADS).map(|_| (Some(cpu), make_worker())));
         }
         let sleep_us = SLEEP.as_micros();
-        let what = format!("on each CPU, {THREADS} threads that sleep for {sleep_us} us");
+        let what =
+            format!("on each CPU, {THREADS} threads that repeatedly sleep for {sleep_us} µs");
         Ok(prepare_own(what, workers))
     }
 }

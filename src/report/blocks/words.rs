@@ -74,7 +74,7 @@ pub fn grouped(n: u64) -> String {
     text
 }
 
-/// `39 times shorter`, `1.2 times longer`, `about the same`.
+/// `39× shorter`, `1.2× longer`, `about the same`.
 #[must_use]
 pub fn ratio(before: u64, after: u64) -> Option<String> {
     if before == 0 || after == 0 {
@@ -82,8 +82,8 @@ pub fn ratio(before: u64, after: u64) -> Option<String> {
     }
     let (before, after) = (float(before), float(after));
     Some(match after / before {
-        ratio if ratio < 0.95 => format!("{} times shorter", times(1.0 / ratio)),
-        ratio if ratio > 1.05 => format!("{} times longer", times(ratio)),
+        ratio if ratio < 0.95 => format!("{}× shorter", times(1.0 / ratio)),
+        ratio if ratio > 1.05 => format!("{}× longer", times(ratio)),
         _ => "about the same".to_owned(),
     })
 }
@@ -110,8 +110,8 @@ mod tests {
 
     #[test]
     fn a_ratio_is_at_least_one_and_names_its_direction() {
-        assert_eq!(ratio(1_200, 31).unwrap(), "39 times shorter");
-        assert_eq!(ratio(100, 120).unwrap(), "1.2 times longer");
+        assert_eq!(ratio(1_200, 31).unwrap(), "39× shorter");
+        assert_eq!(ratio(100, 120).unwrap(), "1.2× longer");
         assert_eq!(ratio(100, 102).unwrap(), "about the same");
         assert_eq!(ratio(0, 1), None);
     }

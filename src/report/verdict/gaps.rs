@@ -75,7 +75,7 @@ fn attributed_gaps(
             span(unexplained.sum_ns)
         ),
         unexplained_cause(unexplained, seen, guest),
-        format!("the longest of them: {}", longest.join(", ")),
+        format!("the longest without a trace event: {}", longest.join(", ")),
     ]
 }
 
@@ -100,7 +100,7 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
         }
         (0, _) => format!(
             "the other gaps come from the firmware or an unknown cause, and SMIs cannot be counted \
-             here; `cpushield latency hardware --cpus {}` measures with interrupts off",
+             here; `cpushield latency hardware --cpus {}` measures with interrupts disabled",
             seen.cpu
         ),
         (n, _) if n == gaps.count => {
@@ -121,10 +121,13 @@ fn explained_gaps(gaps: &GapStatistics, seen: &CpuEvidence) -> Option<String> {
     let kernel = seen.interruptions.iter().filter(|row| row.cause != Cause::Steal);
     let known: u64 = kernel.filter_map(|row| row.time_ns).sum();
     Some(match gaps.sum_ns.saturating_sub(known) {
-        0 => "the kernel's work explains all of that".to_owned(),
+        0 => "the kernel's work explains all of the lost time".to_owned(),
         rest => {
             let (known, rest) = (span(known), span(rest));
-            format!("the kernel's work explains {known}; firmware or the hypervisor took {rest}")
+            format!(
+                "the kernel's work explains {known} of the lost time; firmware or the hypervisor \
+                 took {rest}"
+            )
         }
     })
 }
@@ -150,7 +153,7 @@ mod tests {
         };
         let hwlat = "the other gaps come from the firmware or an unknown cause, and SMIs cannot be \
                      counted here; `cpushield latency hardware --cpus 2` measures with interrupts \
-                     off";
+                     disabled";
         let stolen = Some(90_000);
         for (smis, steal_ns, guest, cause) in [
             (Some(0), None, None, "the cause of the other gaps is unknown: no SMI was counted"),
@@ -188,7 +191,7 @@ mod tests {
                 "the trace explains 7 of 9 gaps (90.0 µs); 2 without a trace event (longest 50.0 \
                  µs, total 80.0 µs)",
                 cause,
-                "the longest of them: 50.0 µs at 3.00 s, 30.0 µs at 4.00 s",
+                "the longest without a trace event: 50.0 µs at 3.00 s, 30.0 µs at 4.00 s",
             ];
             assert_eq!(attributed_gaps(&joined, &seen, guest), expected);
         }

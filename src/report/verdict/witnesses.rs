@@ -97,7 +97,7 @@ pub fn blind_spot_block(runs: &[WatchedRun<'_>]) -> Option<ReportBlock> {
     (!items.is_empty()).then_some(ReportBlock::Doubts { title, items })
 }
 
-const STOPPED: &str = "stopped early: the figures cover the time until then";
+const STOPPED: &str = "stopped early: the figures cover only the time until then";
 
 fn name(kind: WitnessKind) -> &'static str {
     match kind {

@@ -233,11 +233,11 @@ impl OperatorRequest {
             OperatorRequest::Leave { shield, pid } => (shield, *pid),
         };
         if let Some(pid) = pid.filter(|pid| !PIDS.contains(pid)) {
-            return Err(malformed(format!("{pid} cannot be the ID of a process to move")));
+            return Err(malformed(format!("{pid} is not the ID of a process that can be moved")));
         }
         match shield {
             Some(name) if !is_shield_name(name) => {
-                Err(malformed("the name is not a possible name of a shield".to_owned()))
+                Err(malformed("the name is not a valid shield name".to_owned()))
             }
             _ => Ok(request),
         }
@@ -302,11 +302,13 @@ fn permitted(shield: &str, highest: Option<u32>) -> String {
 impl fmt::Display for OperatorRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            OperatorRefusal::Malformed { why } => write!(f, "this is not a request: {why}"),
+            OperatorRefusal::Malformed { why } => write!(f, "invalid request: {why}"),
             OperatorRefusal::TooLong => {
                 write!(f, "the request has more than {REQUEST_BYTES_MAX} bytes")
             }
-            OperatorRefusal::Incomplete => f.write_str("the request was not complete in time"),
+            OperatorRefusal::Incomplete => {
+                f.write_str("the request did not arrive completely in time")
+            }
             OperatorRefusal::Ended => f.write_str("the requesting process has ended"),
             OperatorRefusal::NoShield { why } | OperatorRefusal::Machine { why } => {
                 f.write_str(why)
@@ -352,9 +354,9 @@ impl fmt::Display for OperatorRefusal {
             ),
             OperatorRefusal::NoDestination { pid } => write!(
                 f,
-                "cannot move process {pid} out: no cgroup with the limits of its user is known, \
-                 because no ancestor and no other process of the user is outside the shield; root \
-                 can move it"
+                "cannot move process {pid} out: no ancestor and no other process of its user is \
+                 outside the shield, so no cgroup with that user's limits is known; root can move \
+                 the process"
             ),
             OperatorRefusal::Busy { pid: Some(pid) } => {
                 write!(f, "process {pid} is changing the shields: retry in a second")

@@ -21,8 +21,8 @@ fn check_selinux(enforce: Option<&str>) -> Option<SurveyFinding> {
         finding(
             "selinux",
             "SELinux is enforcing".to_owned(),
-            "it can refuse what a confined service requests: a shield from its unit, a program in \
-             the shield, a real-time priority. To list its refusals: ausearch -m avc -c cpushield",
+            "it can deny a confined service the right to apply a shield, start a program in it, or \
+             use a real-time priority. To list the denials: ausearch -m avc -c cpushield",
         )
     })
 }
@@ -32,8 +32,8 @@ fn check_apparmor(active: bool) -> Option<SurveyFinding> {
         finding(
             "apparmor",
             "AppArmor is active".to_owned(),
-            "it confines only programs with a profile (aa-status); such a program may be refused a \
-             real-time priority or locked memory in the shield. To list its refusals: dmesg",
+            "it confines only programs with a profile (aa-status); it may deny such a program a \
+             real-time priority or locked memory in the shield. To list the denials: dmesg",
         )
     })
 }

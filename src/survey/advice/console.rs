@@ -20,7 +20,7 @@ fn check_blank(text: &str) -> Option<SurveyFinding> {
     Some(finding(
         "console-blank",
         format!("the console blanks after {seconds} s without a key press"),
-        "a timer and kernel work then run once; consoleblank=0 prevents both",
+        "blanking runs a timer and a work item once; consoleblank=0 prevents it",
     ))
 }
 
@@ -29,9 +29,9 @@ fn check_blink(text: Option<&str>) -> Option<SurveyFinding> {
         finding(
             "cursor-blink",
             "the cursor of the framebuffer console blinks".to_owned(),
-            "about five times a second, work runs on the CPU that last wrote to the console; \
-             a shield stops it (console-cursor-blink), as does vt.global_cursor_default=0 on \
-             the kernel's command line",
+            "about five times a second, a work item for the cursor runs on the CPU that last wrote \
+             to the console; a shield stops it (tunable console-cursor-blink), as does \
+             vt.global_cursor_default=0 on the kernel's command line",
         )
     })
 }

@@ -21,9 +21,10 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         finding(
             "efi-runtime",
             "EFI runtime services are enabled".to_owned(),
-            "a call to the firmware, to read the clock or a boot variable, can stop a CPU for a \
-             long time. Real-time kernels disable EFI runtime services by default; efi=noruntime \
-             disables them on other kernels, but programs then cannot change boot entries",
+            "a call to the firmware, for example to read the clock or a boot variable, can stall a \
+             CPU for a long time. Real-time kernels disable EFI runtime services by default; \
+             efi=noruntime disables them on other kernels, but programs then cannot change boot \
+             entries",
         )
     }))
 }

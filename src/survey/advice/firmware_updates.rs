@@ -18,8 +18,9 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         finding(
             "fwupd-refresh",
             "fwupd-refresh.timer is enabled".to_owned(),
-            "on some machines it raises system management interrupts, which stop all CPUs \
-             (OpenShift disables it, CNF-26497): systemctl disable --now fwupd-refresh.timer",
+            "on some machines it causes system management interrupts, which stop all CPUs. \
+             OpenShift disables this timer (CNF-26497). To disable it: systemctl disable --now \
+             fwupd-refresh.timer",
         )
     }))
 }

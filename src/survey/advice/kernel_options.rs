@@ -15,8 +15,9 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     (
         "CONFIG_LOCKUP_DETECTOR",
         "lockup-detector",
-        "every few seconds, timers interrupt the CPUs that it watches; a shield takes its CPUs out \
-         (watchdog), and nowatchdog on the kernel's command line switches it off",
+        "every few seconds, timers of the lockup detector interrupt each watched CPU; a shield \
+         takes its CPUs out (tunable watchdog), and nowatchdog on the kernel's command line \
+         disables the detector",
     ),
     ("CONFIG_IRQSOFF_TRACER", "irqsoff-tracer", "it adds latency even when nothing is traced"),
     ("CONFIG_PREEMPT_TRACER", "preempt-tracer", "it adds latency even when nothing is traced"),
@@ -38,6 +39,8 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
 }
 
 fn advise(option: &str, name: &str, why: &str) -> SurveyFinding {
-    let advice = format!("{why}; the kernel's documentation on real-time options rates it high");
+    let advice = format!(
+        "{why}; the kernel's documentation on real-time options gives it the severity high"
+    );
     finding(name, format!("the kernel was built with {option}"), &advice)
 }

@@ -1,5 +1,5 @@
-//! Memory that runs slower than its modules are made for, by the firmware's table. Only root may
-//! read it.
+//! Memory modules that run below their rated speed, according to the firmware's table. Only root
+//! may read this table.
 
 use super::{AdviceSource, SubjectReading, finding};
 use cpushield_linux::text::dmi::{MemoryModule, memory_modules};
@@ -22,7 +22,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         finding(
             "memory-speed",
             format!(
-                "{} of {} memory modules run slower than they can: {configured} MT/s instead of \
+                "{} of {} memory modules run below their rated speed: {configured} MT/s instead of \
                  {rated} MT/s",
                 slow.count(),
                 speeds.len()

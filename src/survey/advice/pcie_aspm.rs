@@ -38,8 +38,8 @@ fn check_policy(text: &str) -> Option<SurveyFinding> {
         finding(
             "pcie-aspm",
             format!("PCIe links save power (ASPM policy {policy})"),
-            "a device responds later when its link sleeps; pcie_aspm.policy=performance keeps it \
-             awake",
+            "a device responds later when its link sleeps; pcie_aspm.policy=performance keeps the \
+             links awake",
         )
     })
 }
@@ -61,8 +61,8 @@ fn check_links(r: &SurveyReader<'_>) -> Option<SurveyFinding> {
         finding(
             "pcie-link-sleep",
             format!("the PCIe links of these devices may sleep: {}", shorten(&devices)),
-            "such a device responds later after a pause; for one device, write 0 to the files in \
-             /sys/bus/pci/devices/DEVICE/link and measure again",
+            "such a device responds later after an idle time; to keep its link awake, write 0 to \
+             the files in /sys/bus/pci/devices/DEVICE/link and measure again",
         )
     })
 }

@@ -61,13 +61,13 @@ fn check_iommu(iommu: IommuState, virtualizes: bool) -> Option<SurveyFinding> {
         IommuState::InUse => return None,
         IommuState::Offered => (
             "the firmware offers an IOMMU (VT-d or AMD-Vi), but the kernel does not use it",
-            "only guests with devices of their own need it; for these, boot with intel_iommu=on or \
-             amd_iommu=on",
+            "only guests with passed-through devices need it; for these guests, boot with \
+             intel_iommu=on or amd_iommu=on",
         ),
         IommuState::Absent if virtualizes => (
             "the firmware offers no IOMMU (VT-d or AMD-Vi)",
-            "only guests with devices of their own need it; for these, enable it in the firmware's \
-             setup",
+            "only guests with passed-through devices need it; for these guests, enable it in the \
+             firmware's setup",
         ),
         IommuState::Absent => return None,
     };

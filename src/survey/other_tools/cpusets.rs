@@ -44,7 +44,7 @@ pub(super) fn read_cset(machine: &Machine) -> Result<ToolSetup, SetupError> {
         && let Some(rest) = sets.iter().find(|group| has_boot(group))
     {
         remarks.push(format!(
-            "{} has the boot CPU and is taken to be the set of all other programs",
+            "{} contains the boot CPU, so it is treated as the cpuset of all other programs",
             rest.path
         ));
         sets.retain(|group| !has_boot(group));
@@ -63,8 +63,8 @@ pub(super) fn read_partrt(host: &Host, machine: &Machine) -> Result<ToolSetup, S
     let mount = machine.cgroup.mount.clone().unwrap_or_default();
     let find = |name: &str| groups.iter().find(|group| group.path == format!("{mount}/{name}"));
     let (Some(rt), Some(_)) = (find("rt").filter(|rt| !rt.cpus.is_empty()), find("nrt")) else {
-        let why = "there are no cpusets `rt` and `nrt`; sets with other names, such as those that \
-                   `partrt -r` makes, are read with --from cset";
+        let why = "there are no cpusets `rt` and `nrt`; to read cpusets with other names, such as \
+                   those of `partrt -r`, use --from cset";
         return Err(nothing(machine, tool, why.to_owned()));
     };
     let settings = PARTRT_FILES.iter().filter_map(|(path, expected)| {
@@ -104,7 +104,7 @@ fn shield_of(machine: &Machine, group: &CpusetGroup) -> ToolShield {
     }
 }
 
-/// Nothing is found in the cpusets of this machine.
+/// The error that the cpusets of this machine show no setup of the tool.
 fn nothing(machine: &Machine, tool: OtherTool, why: String) -> SetupError {
     let looked_in = match &machine.cgroup.mount {
         Some(mount) => vec![mount.clone()],

@@ -38,7 +38,7 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
         let what = to_word(param);
         let (cpus, boot_cpu) = leave_boot_cpu(cpus, machine)?;
         remarks.extend(boot_cpu.map(|boot| {
-            format!("{what} has every CPU; CPU {boot}, the boot CPU, stays a housekeeping CPU")
+            format!("{what} names every CPU; CPU {boot}, the boot CPU, stays a housekeeping CPU")
         }));
         Some(ToolShield {
             name: OtherTool::Cmdline.to_string(),
@@ -62,7 +62,8 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
         name: None,
         shields: vec![shield.ok_or_else(|| {
             let why =
-                "the running kernel has no isolcpus=, nohz_full= or rcu_nocbs= with a CPU list";
+                "the running kernel's command line has no isolcpus=, nohz_full= or rcu_nocbs= with \
+                 a CPU list";
             let refused = refused.first().map(|(_, fault)| format!("; {fault}"));
             nothing(&format!("{why}{}", refused.unwrap_or_else(|| explain_flags(&params))))
         })?],

@@ -159,7 +159,7 @@ impl fmt::Display for UnknownValue {
             }
             UnknownValue::Variable { name } => write!(f, "the variable {name} has no value"),
             UnknownValue::NotCpus { text } => write!(f, "{text:?} is not a CPU list"),
-            UnknownValue::TooLong => f.write_str("its variables expand to a very long text"),
+            UnknownValue::TooLong => f.write_str("its variables expand to a text that is too long"),
         }
     }
 }

@@ -19,7 +19,8 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     }
     let mut blocks = Vec::new();
     match causes(observations).as_slice() {
-        [] => blocks.push(ReportBlock::Text("No interruption of these CPUs was seen.".to_owned())),
+        [] => blocks
+            .push(ReportBlock::Text("No witness saw an interruption of these CPUs.".to_owned())),
         causes => blocks.push(ReportBlock::Picture(Box::new(picture(observations, causes)))),
     }
     blocks.push(ReportBlock::Table(gaps(observations)));
@@ -132,9 +133,13 @@ fn picture(observations: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]
     Picture {
         id: "noise".to_owned(),
         title: "Interruptions per second, by cause".to_owned(),
-        about: format!("Bars for {} causes, one each for: {}.", causes.len(), series.join(", ")),
+        about: format!(
+            "Bars for {} causes, one bar for each run: {}.",
+            causes.len(),
+            series.join(", ")
+        ),
         how: "Per CPU, on a logarithmic scale: every grey line is ten times the one before it. \
-              Shorter is quieter. \u{201c}none\u{201d}: watched and not seen; \
+              Shorter is quieter. \u{201c}none\u{201d}: watched, but not seen; \
               \u{201c}unknown\u{201d}: could not be watched."
             .to_owned(),
         drawing: Drawing::Bars(BarChart { unit: "/s".to_owned(), series, rows }),

@@ -41,7 +41,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let experiments = !material.experiments.is_empty() || !material.searches.is_empty();
     if !material.comparisons.is_empty() || experiments {
         blocks.push(ReportBlock::Text(
-            "Comparisons and experiments are not among these lines: they need their own \
+            "These commands do not repeat comparisons and experiments: they need their own \
              measurements, or the matrix file of `cpushield experiment`."
                 .to_owned(),
         ));

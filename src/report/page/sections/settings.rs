@@ -26,7 +26,7 @@ fn settings_blocks(
         blocks.push(ReportBlock::Heading(settings.label.clone()));
     }
     let state = match (undone, outcomes.is_empty()) {
-        (true, _) => "They were made for an experiment, and everything was restored.".to_owned(),
+        (true, _) => "They were temporary, and everything was restored.".to_owned(),
         (false, true) => "This is a plan: it does not show whether it was applied.".to_owned(),
         (false, false) => {
             let undo = plan.shield.command("cpushield undo");

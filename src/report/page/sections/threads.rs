@@ -20,7 +20,7 @@ pub(super) fn kinds(material: &ReportMaterial) -> Vec<(String, String)> {
     kinds
 }
 
-/// `timer, threads of 1ms`.
+/// `timer, 1ms threads`.
 pub(super) fn kind(instrument: &str, role: &str) -> String {
     format!("{instrument}, {role}")
 }
