@@ -130,14 +130,7 @@ impl fmt::Display for LatencyDoubt {
                 exact_duration(*late_ns)
             ),
             LatencyDoubt::TracerThreadStarved { thread, ran_ns, span_ns } => {
-                let ran = ran_ns.map(|ns| format!("{} ms", ns / MS));
-                let ran = ran.as_deref().unwrap_or("an unknown time");
-                let span = span_ns / MS;
-                write!(
-                    f,
-                    "the kernel thread {thread} ran for {ran} of {span} ms, which is too little to \
-                     rule out gaps"
-                )
+                write_starved(f, thread, *ran_ns, span_ns / MS)
             }
             LatencyDoubt::RecordsUnreadable { cpu, answer } => {
                 write!(f, "the records of CPU {cpu} cannot be read: {answer}")
@@ -173,6 +166,27 @@ impl fmt::Display for LatencyDoubt {
                 )
             }
         }
+    }
+}
+
+fn write_starved(
+    f: &mut fmt::Formatter<'_>,
+    thread: &str,
+    ran_ns: Option<u64>,
+    span_ms: u64,
+) -> fmt::Result {
+    match ran_ns {
+        Some(ns) => write!(
+            f,
+            "the kernel thread {thread} ran for {} of {span_ms} ms, which is too little to rule \
+             out gaps",
+            ns / MS
+        ),
+        None => write!(
+            f,
+            "it is unknown how long the kernel thread {thread} ran in {span_ms} ms, so gaps cannot \
+             be ruled out"
+        ),
     }
 }
 
@@ -304,7 +318,7 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::EventsEarly { count } => {
                 write!(
                     f,
-                    "{count} events came before they were due: the other latencies are too short"
+                    "{count} events came before they were due: the other latencies may be too short"
                 )
             }
             ThreadDoubt::WakerLate { times, longest_ns } => write!(

@@ -221,11 +221,7 @@ impl fmt::Display for LatencyNote {
                  threads",
             ),
             LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => {
-                let (width, window) = (exact_duration(*width_ns), exact_duration(*window_ns));
-                write!(f, "interrupts were disabled on CPU {cpus} for {width} of every {window}")?;
-                f.write_str(
-                    ": everything else there waited, and the rest of the time was not observed",
-                )
+                write_interrupts_disabled(f, cpus, *width_ns, *window_ns)
             }
             LatencyNote::SmisNotCounted { cpus, why } => {
                 write!(f, "cannot count the SMIs of CPU {cpus}: {why}")
@@ -262,6 +258,20 @@ impl fmt::Display for LatencyNote {
         }?;
         self.advice().iter().try_for_each(|advice| write!(f, "; {advice}"))
     }
+}
+
+fn write_interrupts_disabled(
+    f: &mut fmt::Formatter<'_>,
+    cpus: &CpuSet,
+    width_ns: u64,
+    window_ns: u64,
+) -> fmt::Result {
+    let (width, window) = (exact_duration(width_ns), exact_duration(window_ns));
+    write!(
+        f,
+        "interrupts were disabled on CPU {cpus} for {width} of every {window}: everything else \
+         there waited, and the rest of the time was not observed"
+    )
 }
 
 fn write_not_saved(f: &mut fmt::Formatter<'_>, why: &str, times: u64) -> fmt::Result {

@@ -206,10 +206,9 @@ impl fmt::Display for PlanRefusal {
                 "the shield cannot have an L{level} cache{place} to itself: each is shared with \
                  the boot CPU, or is the only one of its node"
             ),
-            PlanRefusal::NoCacheShown { level } => write!(
-                f,
-                "this machine reports no L{level} cache, so it is unknown which CPUs share one"
-            ),
+            PlanRefusal::NoCacheShown { level } => {
+                write!(f, "cannot tell which CPUs share an L{level} cache: the kernel shows none")
+            }
             PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
             PlanRefusal::BadName { name } => {
                 let instead = expected_name(name);

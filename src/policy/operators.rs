@@ -91,7 +91,7 @@ impl fmt::Display for ShieldOperators {
             None => f.write_str("; no real-time priority")?,
         }
         match self.limits.locked_memory {
-            Some(limit) => write!(f, "; locked memory up to {limit}"),
+            Some(limit) => write!(f, "; locked memory: {limit}"),
             None => Ok(()),
         }
     }
@@ -100,8 +100,8 @@ impl fmt::Display for ShieldOperators {
 impl fmt::Display for MemoryLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            MemoryLimit::Unlimited => f.write_str("any amount"),
-            MemoryLimit::Bytes(bytes) => write!(f, "{} KiB", bytes / 1024),
+            MemoryLimit::Unlimited => f.write_str("unlimited"),
+            MemoryLimit::Bytes(bytes) => write!(f, "up to {} KiB", bytes / 1024),
         }
     }
 }

@@ -43,7 +43,7 @@ fn remarks(pair: &GroupPair) -> Vec<TextLine> {
             DifferenceScope::Machine => (TextTone::Doubt, "different machine"),
             DifferenceScope::Kernel => (TextTone::Doubt, "different kernel"),
             DifferenceScope::Setting => (TextTone::Plain, "different setting"),
-            DifferenceScope::Method => (TextTone::Plain, "not comparable"),
+            DifferenceScope::Method => (TextTone::Plain, "measured differently"),
         };
         let what = format!("{}: {base} → {other}", difference.what);
         lines.push(TextLine::remark(tone, scope, what));

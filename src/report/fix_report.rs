@@ -51,7 +51,7 @@ impl FixReport {
             FixEnd::Stopped => (TextTone::Doubt, "Stopped".to_owned()),
             FixEnd::TooOften => {
                 let rounds = self.rounds.len();
-                let why = "because another process keeps undoing the fixes";
+                let why = "because the fixes do not last: another process may undo them";
                 (TextTone::Bad, format!("Stopped after {rounds} rounds, {why}"))
             }
         };

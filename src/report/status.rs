@@ -135,7 +135,7 @@ fn cpu_blocks(cpu: &OnCpu) -> Vec<ReportBlock> {
     let mut lines: Vec<TextLine> =
         irqs.map(|irq| TextLine::new(format!("irq {} ({})", irq.irq, irq.actions))).collect();
     for (role, what, tone) in [
-        (ThreadRole::Foreign, "does not belong here", TextTone::Bad),
+        (ThreadRole::Foreign, "foreign task", TextTone::Bad),
         (ThreadRole::Program, "program of the shield", TextTone::Good),
         (ThreadRole::Waiting, "program of the shield, asleep since it was added", TextTone::Good),
     ] {
@@ -249,7 +249,7 @@ CPU 3
   processes   not shielded  1 foreign task
   interrupts  shielded      none delivered here
   timer tick  shielded      stops while one thread runs
-         42 intruder         SCHED_OTHER  does not belong here
+         42 intruder         SCHED_OTHER  foreign task
          42 control          SCHED_OTHER  program of the shield
     kernel threads: ksoftirqd/3, cpuhp/3
     last ran here before the shield was applied, and cannot return: bash

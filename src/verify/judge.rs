@@ -647,8 +647,7 @@ mod tests {
             e.cpus[0].gaps = Some(GapStatistics { overflow: 2, ..gaps(40_000, 900) });
             e.cpus[0].joined.as_mut().unwrap().unjoined = 1;
         });
-        let too_fast =
-            "3 gaps or interruptions were not matched with each other: too many came at once";
+        let too_fast = "3 gaps and interruptions are too close together to be matched";
         assert_eq!(state(&lost), (VerdictState::Unknown, vec![too_fast.to_owned()]));
         assert_eq!(state(&with(lost, |e| e.guest = Some(true))).0, VerdictState::Holds);
         // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.

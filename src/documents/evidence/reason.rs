@@ -212,11 +212,9 @@ impl fmt::Display for JudgeReason {
                 f,
                 "system calls of the workload are entries too, but were not counted: {advice}"
             ),
-            JudgeReason::GapsNotCompared { count } => write!(
-                f,
-                "{count} gaps or interruptions were not matched with each other: too many came at \
-                 once"
-            ),
+            JudgeReason::GapsNotCompared { count } => {
+                write!(f, "{count} gaps and interruptions are too close together to be matched")
+            }
             JudgeReason::InterruptsWithoutEvent { count } => {
                 write!(f, "{count} interrupts have no trace event, so the trace did not count them")
             }

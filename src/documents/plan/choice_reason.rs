@@ -175,11 +175,7 @@ impl fmt::Display for ChoiceReason {
                 write!(f, "All in node {node}, which also keeps a housekeeping CPU.")
             }
             ChoiceReason::HighestNumber { cpus } => {
-                write!(
-                    f,
-                    "Several CPUs are equally suitable; the highest is chosen: {}.",
-                    named(cpus)
-                )
+                write!(f, "The highest of several equally suitable CPUs: {}.", named(cpus))
             }
             ChoiceReason::KeptFromActive { cpus } => {
                 write!(f, "{}: kept from the active version of this shield.", named(cpus))

@@ -208,7 +208,7 @@ impl fmt::Display for SearchEnd {
             }
             SearchEnd::NotConfirmed => {
                 "no answer: when the set was measured again at the end, it did not meet the goal; \
-                 the machine changed during the search"
+                 the machine may have changed during the search"
             }
             SearchEnd::ConfirmationUndecided => {
                 "no answer: the result was measured again at the end, and these measurements do \
@@ -240,7 +240,7 @@ impl fmt::Display for SearchEnd {
             }
             SearchEnd::CulpritsNotConfirmed => {
                 "no answer: when these differences were measured again at the end, the goal was \
-                 met; the machine changed during the search"
+                 met; the machine may have changed during the search"
             }
             SearchEnd::Listed { why } => return write!(f, "nothing was measured: {why}"),
         })
