@@ -17,11 +17,11 @@ use std::fs;
 /// 7, of which 7 stays idle.
 const PROPOSED: &[(&str, &str, &str, &str)] = &[
     // Three CPUs of eight are in use, the lowest is 4.
-    ("android-alcatel-revvl", "6", "5-6", "reports no L3"),
-    ("android-galaxy-a8-2018", "7", "6-7", "reports no L3"),
-    ("android-galaxy-c9-pro", "7", "5,7", "reports no L3"),
+    ("android-alcatel-revvl", "6", "5-6", "share an L3 cache"),
+    ("android-galaxy-a8-2018", "7", "6-7", "share an L3 cache"),
+    ("android-galaxy-c9-pro", "7", "5,7", "share an L3 cache"),
     ("android-galaxy-s9-us", "7", "6-7", "cannot have an L3 cache to itself"),
-    ("android-huawei-honor-6", "7", "6-7", "reports no L3"),
+    ("android-huawei-honor-6", "7", "6-7", "share an L3 cache"),
     // L2 caches of four: too much without a request. (It has no L3: what shares L2 is one group.)
     ("android-oneplus-5", "7", "6-7", "4-7"),
     ("android-nexus-s", "one CPU", "one CPU", "one CPU"),
@@ -43,14 +43,14 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
         "8-11/9,11",
         "cannot have an L3 cache to itself",
     ),
-    ("hwloc-256ia64-64n2s2c", "255", "254-255", "reports no L3"),
+    ("hwloc-256ia64-64n2s2c", "255", "254-255", "share an L3 cache"),
     ("hwloc-28em64t-2s2n7c-buggycoresiblings", "27", "26-27", "cannot have an L3 cache to itself"),
     // One CPU in each node.
     ("hwloc-2amd64-2n", "no CPU", "no CPU", "cannot have an L3 cache to itself"),
     // Two CPUs share the one L2 cache.
     ("hwloc-2i386-2c-nohugepage", "1", "the maximum is 1", "cannot have an L3 cache to itself"),
     // One core.
-    ("hwloc-2ps3-2t", "no CPU", "no CPU", "reports no L3 cache"),
+    ("hwloc-2ps3-2t", "no CPU", "no CPU", "share an L3 cache"),
     (
         "hwloc-4em64t-2c2t-ignore-reorder",
         "1,3/3",
@@ -63,8 +63,8 @@ const PROPOSED: &[(&str, &str, &str, &str)] = &[
     // Some CPUs have no L2 cache.
     ("hwloc-8em64t-2s4c-asymcaches", "3,7", "3,7", "3,7"),
     ("hwloc-nvidia-dgx-gb10", "19", "18-19", "10-19"),
-    ("libvirt-ppc64-deconf-cpus", "136", "128,136", "reports no L3"),
-    ("lscpu-ppc64-POWER7", "12-15/13-15", "8-15/9-11,13-15", "reports no L3"),
+    ("libvirt-ppc64-deconf-cpus", "136", "128,136", "share an L3 cache"),
+    ("lscpu-ppc64-POWER7", "12-15/13-15", "8-15/9-11,13-15", "share an L3 cache"),
     ("lscpu-rv64-visionfive2", "3", "2-3", "cannot have an L3 cache to itself"),
     ("lscpu-x86_64-64cpu-linux6.2", "3,7/7", "2-3,6-7/6-7", "cannot have an L3 cache to itself"),
     ("lscpu-x86_64-epyc_7451", "47,95/95", "46-47,94-95/94-95", "45-47,93-95/93-95"),

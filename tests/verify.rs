@@ -246,7 +246,7 @@ fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/6.18-hybrid/root");
     for (words, code, why) in [
         (vec!["--cpus", "8000"], 2, "this machine has no CPU 8000"),
-        (vec!["--cpus", online.as_str()], 2, "none would be left to watch from"),
+        (vec!["--cpus", online.as_str()], 2, "cpushield itself needs another CPU"),
         (vec!["--cpus", "0", "--for", "0s"], 2, "longer than 0"),
         (vec!["--cpus", "zero"], 2, "neither a CPU list nor one of"),
         (vec![], 3, "no shield is active"),

@@ -156,22 +156,22 @@ const fn group(
 }
 
 const MODULES: &str = "load the module before the shield is needed (modprobe); programs that \
-                       create user namespaces may cause module loads: sysctl \
-                       user.max_user_namespaces=0; sysctl kernel.modules_disabled=1 blocks module \
-                       loads until the next boot";
-const RINGS: &str = "sysctl kernel.io_uring_disabled=2, or keep an io_uring instance open";
+                       create user namespaces may cause module loads: to prevent them, set \
+                       sysctl user.max_user_namespaces=0; sysctl kernel.modules_disabled=1 \
+                       blocks all module loads until the next boot";
+const RINGS: &str = "set sysctl kernel.io_uring_disabled=2, or keep an io_uring instance open";
 const STAMPS: &str = "keep a socket with SO_TIMESTAMP open";
-const SPACES: &str =
-    "do not remove network namespaces while the shield is up; sysctl user.max_user_namespaces=0";
+const SPACES: &str = "do not remove network namespaces while the shield is active; to keep users \
+                      from creating them, set sysctl user.max_user_namespaces=0";
 const TRACING: &str = "switch tracing on or off before the shield is needed";
-const PROGRAMS: &str =
-    "load BPF programs before the shield is needed; sysctl kernel.unprivileged_bpf_disabled=2";
-const FLUSHES: &str = "end fewer processes and threads; before a critical phase run \
+const PROGRAMS: &str = "load BPF programs before the shield is needed; to keep users from loading \
+                        them, set sysctl kernel.unprivileged_bpf_disabled=2";
+const FLUSHES: &str = "start and end fewer processes and threads; before a critical phase, run \
                        `modprobe dummy; modprobe -r dummy` (see \
                        `cpushield explain kernel-tlb-flush`)";
-const PERF: &str = "do not use perf while the shield is up; to deny it to users, set sysctl \
-                    kernel.perf_event_paranoid=3 on Debian, =4 on Ubuntu; a mainline kernel has \
-                    no sysctl for it";
+const PERF: &str = "do not use perf while the shield is active; to deny it to users, set \
+                    sysctl kernel.perf_event_paranoid to 3 on Debian or to 4 on Ubuntu; a \
+                    mainline kernel has no sysctl that denies it";
 
 /// Every known group (functions of 6.5 to 6.18).
 pub const FUNCTION_GROUPS: &[FunctionGroup] = &[

@@ -33,7 +33,7 @@ pub const TOPICS: &[Topic] = &[
     },
     Topic {
         name: "framebuffer-console",
-        summary: "the text console on a screen is drawn by the CPU that wrote to it",
+        summary: "the kernel draws the text console of a screen on the CPU that wrote to it",
         text: FRAMEBUFFER_CONSOLE,
         functions: &["fb_flashcursor", "drm_fb_helper_damage_work"],
     },
@@ -46,9 +46,9 @@ pub fn find(name: &str) -> Option<&'static Topic> {
 }
 
 const KERNEL_TLB_FLUSH: &str = "\
-The kernel freed addresses of its own (vmalloc areas), and every CPU may still have them in its TLB.
-Before the addresses are reused, each CPU must flush them: `do_flush_tlb_all` runs on
-every CPU, isolated or not. Ranges of at most 33 pages are flushed by `do_kernel_range_flush`
+The kernel freed some of its own addresses (vmalloc areas), and any CPU may still have them in its
+TLB. Before the kernel reuses the addresses, each CPU must flush them: `do_flush_tlb_all` runs on
+every CPU, isolated or not. For ranges of at most 33 pages, `do_kernel_range_flush` runs instead
 (`tlb_single_page_flush_ceiling`, arch/x86/mm/tlb.c).
 
 What frees addresses:
@@ -58,26 +58,27 @@ source.
 * Modules and BPF programs that are loaded or removed.
 * Drivers, file systems and tracers that free large buffers with vfree().
 
-When it happens. The kernel collects the freed areas and flushes once for all of them when they
-exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
+When the flush happens: the kernel collects the freed areas and flushes once for all of them when
+they exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
 (lazy_max_pages() in mm/vmalloc.c). Then `drain_vmap_area_work` runs on a kworker of a housekeeping
-CPU, and `__purge_vmap_area_lazy` sends the flush. A run of seconds does not show this: under fork
-storms on 4 CPUs a flush occurred about every 160 s. vm_unmap_aliases() flushes at once, whatever
-the amount. On x86 every change to the page permissions of kernel memory calls it (set_memory_*() in
-arch/x86/mm/pat/set_memory.c), and so does freeing executable memory (vm_reset_perms() in
-mm/vmalloc.c).
+CPU, and `__purge_vmap_area_lazy` sends the flush. A measurement of a few seconds usually shows no
+flush: even under fork storms on 4 CPUs, a flush occurred only about every 160 s. vm_unmap_aliases()
+flushes at once, however little was freed. On x86 every change to the page permissions of kernel
+memory calls vm_unmap_aliases() (set_memory_*() in arch/x86/mm/pat/set_memory.c), and so does
+freeing executable memory (vm_reset_perms() in mm/vmalloc.c).
 
 No tunable prevents the flush: there is no mask, and the threshold is compiled in. What helps:
-* Trigger it before the critical phase. Any call to vm_unmap_aliases() frees what was collected:
-load an unused module and remove it again (`modprobe dummy; modprobe -r dummy` interrupts every CPU
-a few times). The count then starts again at 0.
+* Trigger the flush before the critical phase. Any call to vm_unmap_aliases() flushes the areas that
+the kernel has collected. To cause such a call, load an unused module and remove it again:
+`modprobe dummy; modprobe -r dummy`. This interrupts every CPU a few times. The kernel then starts
+to collect from zero.
 * Fork less in the critical phase: avoid services that start a program for each request, shell
-loops, and builds. Threads that keep running cost nothing.
+loops, and builds. Threads that keep running cause no flush.
 * Load modules and BPF programs before the shield is needed, and keep them loaded.
 
-Where the flush sends no interrupt. From 6.15 on, AMD processors with INVLPGB flush with that
-instruction (kernel_tlb_flush_all() in arch/x86/mm/tlb.c, commit 82378c6c2f43); look for `invlpgb`
-among the flags in /proc/cpuinfo. On arm64 the hardware broadcasts the flush
+Some processors flush without an interrupt. From 6.15 on, AMD processors with INVLPGB flush with
+that instruction (kernel_tlb_flush_all() in arch/x86/mm/tlb.c, commit 82378c6c2f43); look for
+`invlpgb` among the flags in /proc/cpuinfo. On arm64 the hardware broadcasts the flush
 (flush_tlb_kernel_range() in arch/arm64/include/asm/tlbflush.h). A series that defers the flush
 until a `nohz_full` CPU enters the kernel is under review (\"context_tracking,x86: Defer some IPIs
 until a user->kernel transition\", v8, March 2026).
@@ -86,24 +87,25 @@ Source: lazy_max_pages(), free_vmap_area_noflush(), drain_vmap_area_work() and
 __purge_vmap_area_lazy() in mm/vmalloc.c, flush_tlb_kernel_range() in arch/x86/mm/tlb.c (6.12).";
 
 const FRAMEBUFFER_CONSOLE: &str = "\
-A text console on a screen is a picture that the kernel draws. Two work items draw it. Both are
-queued on the CPU from which a program or the kernel wrote to the console. The queues are bound to
-CPUs; that of the cursor is unbound if the kernel was booted with `workqueue.power_efficient=1`. So
-no cpuset, IRQ affinity or workqueue mask keeps them off the shield.
+On a framebuffer, the kernel draws the text console as a picture. Two work items do this. Both are
+queued on the CPU from which a program or the kernel wrote to the console. Their workqueues are
+per-CPU, so no cpuset, IRQ affinity or workqueue mask keeps the work items off the shield. If the
+kernel was booted with `workqueue.power_efficient=1`, the workqueue of the cursor is unbound.
 
 * `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again on
-the same CPU. Unlike other work it does not end by itself. `console-cursor-blink` stops it;
-`vt.global_cursor_default=0` on the kernel's command line removes the cursor.
-* `drm_fb_helper_damage_work` copies what was drawn to the display, once for each burst of text. It
-ends when nothing more is written.
+the same CPU. It does so until the cursor stops blinking. `console-cursor-blink` stops it;
+`vt.global_cursor_default=0` on the kernel command line removes the cursor.
+* `drm_fb_helper_damage_work` copies the drawn text to the display, once for each burst of text. It
+stops when nothing more is written.
 
-What helps against the second:
-* Let the kernel write fewer messages to the console: `dmesg -n 1` (/proc/sys/kernel/printk) leaves
-only emergencies there. All messages stay in the log.
+What helps against `drm_fb_helper_damage_work`:
+* Let the kernel write fewer messages to the console: `dmesg -n 1` (/proc/sys/kernel/printk) lets
+only emergency messages through. All messages stay in the kernel log.
 * Keep programs on shielded CPUs from writing to the console on a screen. A serial line, a network
 login or a desktop terminal is not such a console.
-* With `console=ttyS0` alone on the kernel's command line, kernel messages are not drawn. While a
-display server has the screen in graphics mode, the console is not drawn.
+* If `console=ttyS0` is the only console on the kernel command line, the kernel does not draw its
+messages. While a display server has the screen in graphics mode, the kernel does not draw the
+console.
 
 Source: fbcon_add_cursor_work(), fb_flashcursor() and fbcon_is_active() in
 drivers/video/fbdev/core/fbcon.c;

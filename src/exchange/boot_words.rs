@@ -165,7 +165,7 @@ mod tests {
             ("nohz_full=2-5", "CPUs other than"),
             ("isolcpus=2-5", "CPUs other than"),
             ("isolcpus=x-5", "a flag of isolcpus="),
-            ("x=\"a b\"", "only parameters made of letters"),
+            ("x=\"a b\"", "only parameters of letters"),
             // A policy with these parameters would be refused.
             ("mitigations=off", "exposes the machine"),
             ("kthread_cpus=0-1,4-7", "do not support it"),

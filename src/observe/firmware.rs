@@ -160,7 +160,7 @@ mod tests {
     use crate::not_run::not_run;
 
     #[test]
-    fn a_counter_that_is_missing_or_goes_back_is_no_zero() {
+    fn a_counter_that_is_missing_or_goes_back_is_not_zero() {
         let counts = |n: u64| -> SmiCounts { Ok([(3, n)].into_iter().collect()) };
         assert_eq!(between(&counts(7), &counts(9), 3), Some(2));
         assert_eq!(between(&counts(7), &counts(7), 3), Some(0));

@@ -216,7 +216,8 @@ fn handle(
         *spinners = Some(started);
         return Ok(SamplerReply::Ready { seats, blind });
     }
-    let spinners = spinners.as_ref().ok_or_else(|| AbsenceReason::failed("not started"))?;
+    let spinners =
+        spinners.as_ref().ok_or_else(|| AbsenceReason::failed("the sampler was not started"))?;
     match request {
         SamplerRequest::Control => spinners.control(),
         SamplerRequest::Span => {

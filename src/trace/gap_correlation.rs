@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_still_go_on_explains_its_gap_and_is_counted_once() {
+    fn an_interruption_that_may_continue_explains_its_gap_and_is_counted_once() {
         let mut correlator = correlator(0);
         correlator.add_interruptions(std::iter::empty(), Some((100, 200)), 1_000);
         correlator.add_gaps(&[gap(90, 210)], 990);

@@ -36,8 +36,8 @@ pub(super) struct ClocksourceWatchdog;
 pub const NOHZ_FULL: BootFacts = BootFacts {
     name: "nohz-full",
     page: "\
-The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs of `nohz_full=` the
-kernel stops it while only one ordinary task runs there, or only SCHED_FIFO tasks
+The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs in `nohz_full=` the
+kernel stops it while only one ordinary task or only SCHED_FIFO tasks run there
 (sched_can_stop_tick() in kernel/sched/core.c, 6.12). The parameter must be set at boot (up to Linux
 7.2). The kernel must be built with CONFIG_NO_HZ_FULL, as the kernels of Debian, Ubuntu and Fedora
 are.
@@ -48,10 +48,10 @@ lists them. Shields can then be applied and removed at runtime. Do not add `isol
 CPUs. With it, kernels from 6.7 to 6.17.2 cannot make those CPUs a partition, and any program that
 pins itself to them can run there.
 
-Unreleased: a patch series of October 2026 (DHM, version 5) requires all CPUs of `nohz_full=` and
-`isolcpus=nohz,` in `isolcpus=domain,` too. Otherwise the kernel warns and disables both. No
-released kernel does that (up to 7.2). This is from a summary of the mailing-list thread, not from
-the patch.
+Unreleased: a patch series of October 2026 (DHM, version 5) requires that `isolcpus=domain,` also
+lists all CPUs of `nohz_full=` and `isolcpus=nohz,`. Otherwise the kernel warns and disables both.
+No released kernel (up to 7.2) does that. This information comes from a summary of the mailing-list
+thread, not from the patch.
 
 Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
 RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
@@ -67,9 +67,9 @@ lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.",
 pub const RCU_NOCBS: BootFacts = BootFacts {
     name: "rcu-nocbs",
     page: "\
-RCU callbacks run in a softirq (on PREEMPT_RT in the thread rcuc) of the CPU that queued
-them. On the CPUs of `rcu_nocbs=` they are passed to threads that may run elsewhere and that
-`kthreads` moves away. `nohz_full=` implies it for its CPUs.
+RCU callbacks run in a softirq (on PREEMPT_RT in the thread rcuc) of the CPU that queued them. On
+the CPUs in `rcu_nocbs=` the kernel passes them to threads that may run on other CPUs; `kthreads`
+moves these threads off the shield. `nohz_full=` implies it for its CPUs.
 
 Cost: freeing memory takes a little longer for programs on those CPUs.
 
@@ -82,12 +82,12 @@ Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-paramete
 pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
     name: "clocksource-watchdog",
     page: "\
-Where the kernel does not trust the time stamp counter, a timer compares it with another clock every
-half second. The timer runs on each CPU in turn, including shielded ones (6.12; later kernels may
-use only one CPU). `tsc=reliable` stops it.
+If the kernel does not trust the time stamp counter (TSC), a timer compares it with another clock
+every half second. The timer runs on each CPU in turn, including shielded ones (6.12; later kernels
+may use only one CPU). `tsc=reliable` stops it.
 
 Add it only if the trace shows `clocksource_watchdog` on the shield. If the counter really is
-unreliable, the clock then goes wrong and nothing reports it.
+unreliable, the system time is then wrong and the kernel does not report it.
 
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
@@ -189,7 +189,7 @@ impl Tunable for RcuNocbs {
     }
 
     fn summary(&self) -> &'static str {
-        "run RCU callbacks elsewhere (boot parameter)"
+        "run RCU callbacks on other CPUs (boot parameter)"
     }
 
     fn page(&self) -> &'static str {

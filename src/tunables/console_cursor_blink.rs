@@ -14,13 +14,13 @@ pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
     name: "console-cursor-blink",
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
-The cursor of the text console on a screen blinks about five times a second. Each time a work item
-(fb_flashcursor) draws it and queues itself again, on the CPU where it ran. The workqueue is per-CPU
+The cursor of the text console on a screen blinks about five times a second. Each time, a work item
+(fb_flashcursor) draws the cursor and queues itself again on the same CPU. The workqueue is per-CPU
 unless the kernel was booted with workqueue.power_efficient=1. So neither a cpuset nor the masks of
-`workqueues` and `irq-affinity` keep the work off a CPU. The work gets there when a task on that CPU
-writes to the console, or when the kernel prints a message on that CPU.
+`workqueues` and `irq-affinity` keep the work item off a CPU. It starts on a CPU when a task writes
+to the console there, or when the kernel prints a message there.
 
-That CPU also draws the kernel's messages: see `framebuffer-console`.
+The same CPU also draws the text of the console: see `framebuffer-console`.
 
 Cost: the cursor of the console does not blink, or is not visible, while the shield is active.
 

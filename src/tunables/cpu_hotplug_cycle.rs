@@ -36,35 +36,38 @@ const NOT_LEFT: &[&str] = &[
 
 const PAGE: &str = "\
 Before a CPU was shielded, it armed timers, queued work and ran other programs. A timer that re-arms
-itself stays on its CPU forever. Since 6.9 another CPU runs it but re-arms it on the old base. If
-that base is on a `nohz_full` CPU, the other CPU also sends it an IPI each time. Taking the CPU
-offline moves all of that to other CPUs; when it is online again, nothing is left. In the benchmark
-guests, one IPI every 0.1 s (`nohz_full_kick_func`) remained before this step, and none after it.
-`verify` names the sender and the timer; `verify --fix` performs this step on an active shield.
+itself stays on its CPU forever. Since 6.9 another CPU may run such a timer, but re-arms it on the
+timer base of its old CPU. If the old CPU is in `nohz_full=`, the other CPU also sends it an IPI
+each time. Taking a CPU offline moves its timers and work to other CPUs. When it is back online,
+none are left on it. In the benchmark guests, one IPI every 0.1 s (`nohz_full_kick_func`) remained
+before this step, and none after it. `verify` names the sender and the timer; `verify --fix`
+performs this step on an active shield.
 
-Kernels with commit 7dec062cfcf2 (November 2025) treat two kinds of CPUs differently. CPUs of
-`nohz_full=` stay in the timer-migration hierarchy, and the paragraph above is about them. CPUs that
-only an isolated partition or `isolcpus=` takes out of the scheduling domains leave the hierarchy:
-no other CPU expires their timers, so those armed there fire there. This step moves the timers of
-both.
+Kernels with commit 7dec062cfcf2 (November 2025) treat two kinds of CPUs differently. CPUs in
+`nohz_full=` stay in the timer-migration hierarchy, so the paragraph above applies to them. CPUs
+that are isolated only by a partition or by `isolcpus=` are not in that hierarchy. No other CPU
+expires their timers: a timer that is armed on such a CPU fires on that CPU. This step moves the
+timers of both kinds of CPUs.
 
-This step comes first, because it disturbs interrupts, threads and cpusets. By default it is
-performed only on CPUs prepared with `nohz_full=`. On other CPUs the tick interrupts hundreds of
-times more often than these timers. For those, the plan names the armed high-resolution timers that
-the survey found (`/proc/timer_list`, as root) and offers `--on cpu-hotplug-cycle`. No kernel file
-shows delayed work items or the timers of the timer wheel. On 6.12-rt, `neigh_periodic_work` and
-`psi_avgs_work` were seen 18 times in 20 s, and never after the cycle. The step requires cgroup v2
-cpusets (a v1 cpuset loses the CPU permanently) and a CPU that can go offline.
+apply takes this step before it changes interrupts, threads and cpusets, because the step disturbs
+them. By default, apply takes it only on CPUs prepared with `nohz_full=`. On other CPUs the tick
+interrupts hundreds of times more often than these timers. For such CPUs, the plan names the armed
+high-resolution timers that the survey found (`/proc/timer_list`, as root) and offers
+`--on cpu-hotplug-cycle`. No kernel file shows delayed work items or the timers of the timer wheel.
+On 6.12-rt, `neigh_periodic_work` and `psi_avgs_work` ran 18 times in 20 s before the cycle, and
+never after it. The step requires cgroup v2 cpusets, because a v1 cpuset loses the CPU permanently.
+It also requires a CPU that can go offline.
 
 Taking a CPU offline has side effects. It changes the masks of interrupts, and of network queues
 that a driver redistributes. It changes the CPU's resctrl group, the partitions that contain the
-CPU, and its settings for frequency, idle states and machine-check thresholds. All of these are read
-beforehand and restored immediately afterwards. Failures are reported, and undo tries again.
+CPU, and its settings for frequency, idle states and machine-check thresholds. cpushield reads all
+of these beforehand and restores them immediately afterwards. It reports what it cannot restore, and
+undo tries again.
 
-Cost: all CPUs stop for a moment, including those of other shields (stop_machine). So this step is
-not performed while another shield is active, unless `--disturb` accepts that. Programs pinned to
-that CPU alone are moved; undo restores their affinity. Counters of `perf` that count only on that
-CPU stop.
+Cost: all CPUs stop for a moment, including those of other shields (stop_machine). So apply skips
+this step while another shield is active, unless you pass `--disturb`. The kernel moves programs
+that are pinned to that CPU alone; undo restores their affinity. `perf` counters that count only on
+that CPU stop.
 
 Source: takedown_cpu() and stop_machine_cpuslocked() in kernel/cpu.c, timers_dead_cpu() in
 kernel/time/timer.c, tmigr_is_isolated() in
@@ -145,7 +148,7 @@ impl Tunable for CpuHotplugCycle {
         for cpu in shield.online_cpus().iter() {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
             if setting(machine, &path) == Some("1") {
-                let reason = "timers and work that were left on this CPU move to other CPUs";
+                let reason = "timers and work left on this CPU move to other CPUs";
                 wanted.push(WantedChange::new(Change::CycleCpu { cpu }, reason));
             }
         }
@@ -174,7 +177,10 @@ impl Tunable for CpuHotplugCycle {
             WantedChanges::Changes(_) => RemedyAnswer::Remedy(Remedy {
                 tunable: self.name().to_owned(),
                 when: EffectTime::Runtime,
-                how: format!("cpushield verify --fix (CPU {} offline and online)", shield.cpus),
+                how: format!(
+                    "cpushield verify --fix (takes CPU {} offline and back online)",
+                    shield.cpus
+                ),
             }),
         })
     }

@@ -50,8 +50,8 @@ impl ExplainedEntry for &'static KnownCulprit {
             .collect();
         let KnownCulprit { name, what, source, cause } = self;
         let text = format!(
-            "It is counted as `{cause}`, {}; `cpushield explain {cause}` describes that cause and \
-             what removes it.\n\nSource: {source}.",
+            "cpushield counts it as `{cause}` ({}). `cpushield explain {cause}` describes this \
+             cause and what removes it.\n\nSource: {source}.",
             cause.summary()
         );
         ExplainPage {

@@ -17,8 +17,8 @@ const FILES: &[&str] = &[
 
 /// The servers, with the reason to switch each off.
 const SERVERS: [(&str, &str); 2] = [
-    ("fair_server", "its timer fires on a busy CPU every second or more often"),
-    ("ext_server", "with a sched_ext scheduler, its timer fires like that of the fair server"),
+    ("fair_server", "its timer fires at least once a second on a busy CPU"),
+    ("ext_server", "with a sched_ext scheduler, its timer fires as often as the fair server's"),
 ];
 
 #[derive(Debug)]
@@ -26,25 +26,25 @@ pub(super) struct FairServer;
 
 const PAGE: &str = "\
 Since 6.12 each CPU has a deadline server that gives ordinary tasks 50 ms of each second when
-real-time tasks leave them no time. Its timer also fires where only ordinary tasks run, and on
-some kernels it restarts the tick of a `nohz_full` CPU. A runtime of 0 switches it off for one CPU.
-Since 7.0 a second one, the ext server, does the same for the tasks of a sched_ext scheduler. Both
-are switched off, because such a scheduler can be loaded at any time.
+real-time tasks leave them no time. Its timer also fires on CPUs that run only ordinary tasks, and
+on some kernels it restarts the tick of a `nohz_full` CPU. A runtime of 0 switches it off for one
+CPU. Since 7.0 a second deadline server, the ext server, does the same for the tasks of a sched_ext
+scheduler. cpushield switches off both, because a sched_ext scheduler can be loaded at any time.
 
-cpushield does this before the CPUs become a partition, because the kernel checks the bandwidth of
-the scheduling domain. A CPU outside all domains has no bandwidth to return, so the write fails.
-Some kernels lose track of that bandwidth when domains are rebuilt, for example by an earlier
-shield, and then refuse with EBUSY. A reboot helps, or the CPU cycle (`--on cpu-hotplug-cycle`).
+cpushield does this before the CPUs become a partition, because the kernel checks the write against
+the deadline bandwidth of the CPU's scheduling domain. A CPU outside all domains has no bandwidth to
+return, so the write would fail. Some kernels lose track of that bandwidth when an earlier shield or
+another program rebuilds the domains. They then refuse the write with EBUSY. A reboot or a CPU
+hotplug cycle (`--on cpu-hotplug-cycle`) fixes that.
 
-Cost: on the shield nothing then protects an ordinary task, such as a kworker of that CPU, from a
-real-time task that never sleeps; a task that waits for such a kworker waits forever. The kernel
-logs a warning when a server is switched off. `cpushield run` warns before it starts such a task.
+Cost: on the shield, a real-time task that never sleeps then starves the ordinary tasks of its CPU,
+such as kworkers. A task that waits for such a kworker waits forever. The kernel logs a warning when
+a server is switched off.
 
-Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and
-sched_fair_server_write() in kernel/sched/debug.c (6.12); sched_init_dl_servers() and
-debugfs_ext_server_init() there (7.0, commits cd959a356205 and 76d12132ba45); \"sched/deadline:
-Restore dl_server bandwidth on non-destructive root domain changes\" fixes it. The file needs
-debugfs.";
+Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and sched_fair_server_write()
+in kernel/sched/debug.c (6.12); sched_init_dl_servers() and debugfs_ext_server_init() there (7.0,
+commits cd959a356205 and 76d12132ba45); the commit \"sched/deadline: Restore dl_server bandwidth on
+non-destructive root domain changes\" fixes the lost bandwidth. The files are in debugfs.";
 
 impl Tunable for FairServer {
     fn name(&self) -> &'static str {

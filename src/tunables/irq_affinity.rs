@@ -22,22 +22,23 @@ const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 pub(super) struct IrqAffinity;
 
 const PAGE: &str = "\
-An interrupt preempts the task on its CPU. First, /proc/irq/default_smp_affinity is set: it is the
-mask of interrupts that are requested later. Then each interrupt whose mask includes shielded CPUs
-keeps only the housekeeping CPUs of its mask.
+An interrupt preempts the task on its CPU. First, apply removes the shielded CPUs from
+/proc/irq/default_smp_affinity, the mask of interrupts that drivers request later. Then it removes
+them from the mask of each interrupt. If no CPU would be left, the interrupt gets all housekeeping
+CPUs.
 
 Some interrupts cannot be moved: per-CPU interrupts, interrupts of a chip that cannot move any, and
 queues whose affinity the kernel manages (NVMe, virtio, many network cards). The kernel refuses to
-move any of them, before 6.12 with EIO and since then with EPERM. It shows the reason only in
-debugfs, and most kernels are built without that file. The plan lists these interrupts. It assumes
-that a message-signalled interrupt (MSI, MSI-X) is a managed queue, and that no other interrupt is.
-A managed queue serves the CPUs of its mask. If that mask also has housekeeping CPUs, the boot
-parameter `isolcpus=managed_irq,…` sends the queue's interrupt to those. If the mask has only
+move any of them: with EIO before 6.12, with EPERM since then. It shows the reason only in debugfs,
+and most kernels are built without that file. The plan lists these interrupts. It assumes that those
+that are message-signalled (MSI, MSI-X) belong to managed queues, and that the others do not. A
+managed queue serves the CPUs of its mask. If that mask also has housekeeping CPUs, the boot
+parameter `isolcpus=managed_irq,…` sends the queue's interrupt to them. If the mask has only
 shielded CPUs, the queue interrupts them only for their own requests.
 
 An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows the old CPU.
-Some drivers request their interrupts again, as those of many network cards do when the link comes
-up; these interrupts get the default mask.
+Some drivers request their interrupts again, for example many network drivers when the link comes
+up. These interrupts then get the default mask.
 
 Cost: the housekeeping CPUs handle all interrupts.
 

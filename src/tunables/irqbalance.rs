@@ -12,10 +12,10 @@ pub(super) struct Irqbalance;
 
 const PAGE: &str = "\
 The daemon irqbalance checks the interrupt load every ten seconds and moves interrupts between CPUs.
-cpushield asks it over its socket not to use the shielded CPUs; the daemon is neither stopped nor
-reconfigured. Undo lifts the ban. If the daemon is restarted, it loses the ban, and `cpushield
-status` shows the drift. The daemon applies a request at its next check, so an apply right after an
-undo waits for that: up to 12 s.
+cpushield asks it over its socket not to use the shielded CPUs. cpushield neither stops the daemon
+nor changes its configuration files. Undo lifts the ban. If the daemon is restarted, it loses the
+ban, and `cpushield status` shows the drift. The daemon applies a request at its next check, so an
+apply right after an undo may wait for up to 12 s.
 
 Cost: none.
 

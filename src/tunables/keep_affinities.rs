@@ -13,18 +13,20 @@ const PAGE: &str = "\
 When a cpuset changes, the kernel recomputes the affinity of every task in it. Before 6.2, a program
 that had pinned itself to one CPU may then run on all CPUs of its cpuset. Since 6.2 the kernel
 remembers the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a
-CPU offline has the same effect on programs pinned to it. So apply writes every affinity to the
-journal before the first change, and undo restores those that differ at the end.
+CPU offline has the same effect on programs pinned to it. So apply writes the affinity of every task
+to the journal before the first change. At its end, undo restores the affinities that differ from
+the journal.
 
 While the shield is active, a program may request exactly the CPUs that the shield leaves it. Undo
 must not mistake that request for an effect of the shield. From 6.2 on, undo can tell the two apart
-once the cpusets are gone: a program that requested nothing then has its CPUs again. If a program
-does not have them, it (or its parent) requested its affinity. Undo then leaves the affinity and
-reports the program.
+once the cpusets are gone: a program that requested nothing then has its previous CPUs again. If a
+program does not have them, it (or its parent) requested its new affinity. Undo then keeps that
+affinity and reports the program.
 
-Undo cannot tell the two apart before 6.2, or where apply itself set the affinity of the task. The
-program then gets its previous affinity. A program that was started after apply gets the previous
-affinity of the program that started it. If other shields stay active, their CPUs are left out.
+Undo cannot tell the two apart before 6.2, or if apply itself set the affinity of the task. Undo
+then restores the program's previous affinity. If the program was started after apply, undo gives it
+the previous affinity of the program that started it. Undo leaves out the CPUs of shields that stay
+active.
 
 Cost: a few kilobytes of journal. This tunable changes nothing and removes no interruption.
 

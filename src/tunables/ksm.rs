@@ -16,9 +16,10 @@ virtual machines. It write-protects pages (a TLB flush on the CPUs of the guest)
 to such a page causes a page fault. Pages that are already merged stay merged.
 
 Only memory that a program marked as mergeable (madvise MADV_MERGEABLE, prctl PR_SET_MEMORY_MERGE)
-is affected. So this is on for the workload `vm`, and for others on request.
+is affected. So this tunable is on for the workload `vm`, and for others only on request
+(`--on ksm`).
 
-Cost: no memory is saved by merging.
+Cost: merging saves no more memory while the shield is active.
 
 Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     file: &["/sys/kernel/mm/ksm/run"],

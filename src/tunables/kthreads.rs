@@ -11,17 +11,17 @@ use crate::survey::{Machine, PlacedThread};
 pub(super) struct Kthreads;
 
 const PAGE: &str = "\
-Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded
-interrupts may run on any CPU unless their affinity is restricted. Each one whose affinity includes
-shielded CPUs keeps only the housekeeping CPUs of its affinity. A thread that is created later does
-not inherit that. Before 7.0 the kernel gives it all CPUs except those of `nohz_full=`; `isolcpus=`
-has no effect on this. Since 7.0 it is the reverse: all CPUs except those of `isolcpus=` and of
-isolated partitions. Where neither keeps a new thread away, `status` shows it.
+Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded interrupts
+may run on any CPU unless their affinity is restricted. apply removes the shielded CPUs from their
+affinities. A kernel thread that is created later does not inherit this. Before 7.0 the kernel gives
+it all CPUs except those of `nohz_full=`; `isolcpus=` has no effect on this. Since 7.0 it is the
+reverse: all CPUs except those of `isolcpus=` and of isolated partitions. If neither keeps a new
+thread off the shield, `status` shows the thread.
 
-Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT
-also ktimers and rcuc) cannot be moved: the kernel refuses with EINVAL (PF_NO_SETAFFINITY). They run
-only when that CPU has work for them, so they are listed, not moved. Kworkers of unbound queues
-follow the masks of their queues (`workqueues`).
+Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT also
+ktimers and rcuc) cannot be moved: the kernel refuses with EINVAL (PF_NO_SETAFFINITY). They run only
+when that CPU has work for them, so the plan only lists them. Kworkers of unbound queues follow the
+masks of their queues (`workqueues`).
 
 Cost: none.
 

@@ -26,20 +26,21 @@ const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
 const PAGE: &str = "\
 With turbo (boost), a CPU runs above its nominal frequency while other CPUs of its package are idle
-and cool. So the time of a calculation on the shield depends on what the housekeeping CPUs do. This
-tunable switches turbo off for the whole machine, through the file of the driver:
+and cool. So the execution time of a program on the shield depends on what the housekeeping CPUs do.
+This tunable switches turbo off for the whole machine, through the file of the frequency driver:
 `intel_pstate/no_turbo` or `cpufreq/boost`.
 
-Off unless requested (`--on no-turbo`): every CPU is slower, and no interruption is removed. Measure
+Off unless requested (`--on no-turbo`): it slows down every CPU and removes no interruption. Measure
 with and without it.
 
-Cost: speed, on all CPUs. The write sends an interrupt to every CPU.
+Cost: all CPUs are slower. The write sends an interrupt to every CPU.
 
-Since Linux 6.11 each frequency policy has a switch of its own too, and a write to `cpufreq/boost`
-sets them all. Their previous values could not be restored, so this tunable does nothing on those
-kernels. With intel_pstate it works on every kernel, but `min_perf_pct` must be reachable without
-turbo. The driver would lower a higher value permanently, so this tunable then does nothing. In
-these cases, write to the `boost` file of individual policies, or switch turbo off in the firmware.
+Since Linux 6.11 each frequency policy also has its own `boost` file, and a write to `cpufreq/boost`
+sets all of them. Undo could not restore their previous values, so this tunable does not write
+`cpufreq/boost` on those kernels. With intel_pstate it works on every kernel, but `min_perf_pct`
+must be reachable without turbo. The driver would permanently lower a higher `min_perf_pct`, so this
+tunable then does nothing. In these cases, write to the `boost` files of individual policies, or
+switch turbo off in the firmware.
 
 Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
 drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.";
@@ -94,7 +95,7 @@ impl Tunable for NoTurbo {
         if file == NO_TURBO && now != value && !keeps_least_performance(machine) {
             return WantedChanges::Nothing(InapplicableReason::LeastPerformanceLost);
         }
-        let reason = "with turbo, the speed of a CPU depends on the load of the others";
+        let reason = "with turbo, the speed of a CPU depends on the load of the other CPUs";
         let now = Some(now.to_owned());
         let change = WantedChange::write(now, file, value, ValueComparison::Text, reason);
         WantedChanges::Changes(vec![change])

@@ -10,15 +10,15 @@ pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
     name: "numa-balancing",
     summary: "stop the kernel from unmapping pages to learn which node uses them",
     page: "\
-On machines with several memory nodes the kernel periodically unmaps parts of each program's
-memory. It learns from the page faults which node uses them, and moves pages or the program. On the
-shield this causes page faults and TLB flushes while the workload runs.
+On machines with several memory nodes the kernel periodically unmaps parts of each program's memory.
+The page faults that follow show which node uses the memory, and the kernel moves the pages or the
+program. On the shield this causes page faults and TLB flushes while the workload runs.
 
 Cost: programs on the housekeeping CPUs are not moved closer to their memory while the shield is
 active.
 
-A write that changes the value patches the kernel's code, so it is left out while another shield is
-active, unless `--disturb` accepts that.
+A write that changes the value makes the kernel patch its code, which interrupts every CPU. So apply
+leaves it out while another shield is active, unless you pass `--disturb`.
 
 Source: set_numabalancing_state() in kernel/sched/core.c, task_numa_work() in
 kernel/sched/fair.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",

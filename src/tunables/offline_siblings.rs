@@ -20,20 +20,21 @@ wakes up for its tick, its bound kernel threads and IPIs. While it runs, the pro
 sibling is slower. No trace shows that as an interruption. An offline sibling runs nothing until it
 is online again.
 
-`--siblings offline` requests this. It is the last step of apply and the first one of undo: all
-other steps are made while the CPU is online. The CPU stays in the shield, so no other program
-gets it if another process brings it online; `status` then shows the difference.
+`--siblings offline` requests this. It is the last step of apply and the first step of undo: all
+other steps happen while the CPU is online. The CPU stays in the shield, so no other program can use
+it if another process brings it online; `status` then shows the difference.
 
-Going offline has side effects, the same as those of `cpu-hotplug-cycle`. The affected settings are
-read right before. Masks of interrupts, and of queues that a driver redistributes, are restored at
-once. What only an online CPU can have is restored when it is online again: its resctrl group, its
-place in v1 cpusets, the settings of its frequency, idle states and machine-check thresholds.
-Affinities come last. On cgroup v1 the cpuset of the shield does not contain the CPU, because the
-kernel would remove an offline CPU from it.
+Taking a CPU offline has side effects; they are the same as with `cpu-hotplug-cycle`. apply reads
+the affected settings right before. It restores the masks of interrupts, and of queues that a driver
+redistributes, at once. Undo restores the settings that only an online CPU has when the CPU is
+online again. These are its resctrl group, its membership in v1 cpusets, and its settings for
+frequency, idle states and machine-check thresholds. Undo restores affinities last. On cgroup v1 the
+cpuset of the shield does not contain the CPU, because the kernel would remove an offline CPU from
+it.
 
-Cost: all CPUs stop for a moment when the CPU goes offline. So this is refused while another shield
-is active, unless `--disturb` accepts that. Counters of `perf` that count only on that CPU stop. A
-CPU without an `online` file (the boot CPU) stays online.
+Cost: all CPUs stop for a moment when the CPU goes offline. So apply refuses it while another shield
+is active, unless you pass `--disturb`. `perf` counters that count only on that CPU stop. A CPU
+without an `online` file (the boot CPU) stays online.
 
 Source: takedown_cpu() in kernel/cpu.c, cpuset_hotplug_update_tasks() in kernel/cgroup/cpuset.c,
 resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/ (6.12);

@@ -22,20 +22,20 @@ pub(super) struct Rps;
 pub(super) struct Xps;
 
 const RPS_PAGE: &str = "\
-Receive packet steering passes received packets from the CPU that took the interrupt to other
-CPUs, with an IPI and a softirq there. Each receive queue has a mask. The shielded CPUs are
-removed from it, and from the mask for interfaces that appear later (`net.core.rps_default_mask`,
-since 6.3). An empty mask, the default, switches steering off.
+Receive packet steering (RPS) passes received packets from the CPU that handled the interrupt to
+other CPUs, with an IPI and a softirq there. Each receive queue has a mask. apply removes the
+shielded CPUs from it, and from the mask for interfaces that appear later
+(`net.core.rps_default_mask`, since 6.3). An empty mask, the default, switches steering off.
 
-Cost: packets are handled by fewer CPUs.
+Cost: fewer CPUs process received packets.
 
 Source: get_rps_cpu() in net/core/dev.c; Documentation/networking/scaling.rst.";
 
 const XPS_PAGE: &str = "\
-Transmit packet steering chooses a transmit queue by the CPU that sends. It sends no work to other
-CPUs, so it does not interrupt a shield by itself. If the shield shares a queue with other CPUs, the
-shield's programs also send packets of other programs. Other programs then also wait for packets of
-the shield.
+Transmit packet steering (XPS) chooses the transmit queue by the CPU that sends. It sends no work to
+other CPUs, so it does not interrupt a shield by itself. If the shield shares a queue with other
+CPUs, the shield's programs may also send packets of other programs. Other programs may also wait
+until packets of the shield are sent.
 
 Off unless requested (`--on xps`): then no queue is bound to a shielded CPU, and programs there
 use any queue. For a program on the shield that sends a lot, bind a separate queue by hand instead.

@@ -25,24 +25,24 @@ A CPU in deep sleep takes up to several hundred microseconds to wake. `n/a` in
 only.
 
 Off unless requested (`--on cpu-idle`): a polling program never sleeps, so it gains nothing. A
-program that wakes periodically then wakes sooner, but that costs power and heat, and with SMT or
-turbo it slows the neighbouring CPUs down. Measure with and without it.
+program that wakes periodically wakes sooner, but this costs power and heat. With SMT or turbo, it
+also slows down the neighbouring CPUs. Measure with and without it.
 
 Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
 Documentation/ABI/testing/sysfs-devices-power.";
 
 const GOVERNOR_PAGE: &str = "\
-The frequency governor of a CPU chooses its frequency; `performance` keeps it at the highest one,
-so that a program that wakes up need not wait for the CPU to speed up.
+The frequency governor of a CPU chooses its frequency; `performance` keeps it at the highest one, so
+that a program that wakes up does not wait for the CPU to speed up.
 
-Off unless requested (`--on cpu-governor`): it costs power and heat, and on many machines CPUs
-share one frequency, so other CPUs change too. A governor that keeps one frequency causes no
-frequency changes, which would interrupt the CPU (`frequency`).
+Off unless requested (`--on cpu-governor`): it costs power and heat, and on many machines CPUs share
+one frequency, so other CPUs change too. A constant frequency also avoids frequency changes, which
+interrupt the CPU (`frequency`).
 
-A CPU with the governor `userspace` stays as it is, because the kernel would forget its frequency.
-The settings of a governor (`ondemand/`, `schedutil/`) are reset to their defaults when the last CPU
-leaves it, and amd-pstate sets `energy_performance_preference` with the governor: undo restores
-neither.
+cpushield does not change the governor `userspace`, because the kernel would then forget the
+frequency that the user set. When the last CPU leaves a governor, the kernel resets the settings of
+the governor (`ondemand/`, `schedutil/`) to their defaults. amd-pstate changes
+`energy_performance_preference` together with the governor. Undo restores neither.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst; cpufreq_userspace_policy_stop() in
 drivers/cpufreq/cpufreq_userspace.c, cpufreq_dbs_governor_exit() in
@@ -131,7 +131,7 @@ impl Tunable for CpuGovernor {
             return WantedChanges::Nothing(InapplicableReason::FrequencySet);
         }
         let wanted = governors.into_iter().map(|(path, now)| {
-            let reason = "a CPU at a low frequency responds late";
+            let reason = "a CPU at a low frequency responds slowly";
             let now = Some(now.to_owned());
             WantedChange::write(now, &path, "performance", ValueComparison::Text, reason)
         });

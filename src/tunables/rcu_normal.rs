@@ -9,14 +9,14 @@ pub(super) const RCU_NORMAL: FileSetting = FileSetting {
     name: "rcu-normal",
     summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
     page: "\
-An RCU grace period lasts until every CPU has passed a point where it holds no old pointer. Code
-that cannot wait that long requests an expedited one: mounts, network namespaces, device removal.
-The kernel then sends an IPI to every CPU that is neither idle nor known to be in user mode. Only
-`nohz_full` CPUs are known to be in user mode. With `/sys/kernel/rcu_normal` set, the kernel waits
-for a normal grace period instead. The IPIs of membarrier(2) do not come from RCU, so this setting
-does not remove them.
+An RCU grace period lasts until every CPU has passed a quiescent state: a point where it holds no
+old pointer. Code that cannot wait that long requests an expedited one: mounts, network namespaces,
+device removal. The kernel then sends an IPI to every CPU that is neither idle nor known to be in
+user mode. The kernel knows this only of `nohz_full` CPUs. With `/sys/kernel/rcu_normal` set, the
+kernel waits for a normal grace period instead. The IPIs of membarrier(2) do not come from RCU, so
+this setting does not remove them.
 
-PREEMPT_RT kernels do that after boot by default.
+PREEMPT_RT kernels do this by default after boot.
 
 Cost: code that requests an expedited grace period takes a few milliseconds longer.
 

@@ -14,17 +14,17 @@ pub(super) const RT_THROTTLING: FileSetting = FileSetting {
     name: "rt-throttling",
     summary: "do not throttle real-time tasks that use more than 95 % of a second",
     page: "\
-Before 6.12 the kernel throttles real-time tasks (SCHED_FIFO, SCHED_RR) that ran 0.95 s in a second
-on a CPU: they stop for the rest of that second, and a timer checks this on their CPU every second.
--1 switches both off. Since 6.12 this exists only in kernels with CONFIG_RT_GROUP_SCHED (commit
-5f6bd380c7bd); the fair server replaced it (`fair-server`).
+Before 6.12 the kernel throttles real-time tasks (SCHED_FIFO, SCHED_RR) that ran for 0.95 s of a
+second on a CPU: they do not run for the rest of that second. A timer on their CPU checks this every
+second. The value -1 switches off both. Since 6.12 this throttling exists only in kernels with
+CONFIG_RT_GROUP_SCHED (commit 5f6bd380c7bd); the fair server replaced it (`fair-server`).
 
-It affects only real-time tasks, so it is set for the workload `cyclic`, and for others on request:
-`--on rt-throttling`.
+The throttling affects only real-time tasks. So this tunable is on for the workload `cyclic`, and
+for others only on request (`--on rt-throttling`).
 
 Cost: a real-time task that never sleeps keeps everything else off its CPU, including that CPU's
 kernel threads; on PREEMPT_RT that can stop the whole machine. `cpushield run` raises the priority
-of those threads above that of the task.
+of those threads above the priority of the task.
 Where a kernel throttles, a task with a priority above 1 can have the opposite effect: it delays an
 RCU reader that was boosted to priority 1 (CONFIG_RCU_BOOST). On 6.1 PREEMPT_RT, `verify` then waits
 for RCU without a limit; the priority 1 avoids that.

@@ -102,7 +102,7 @@ fn managed_irq_is_reported_not_failed() {
 }
 
 #[test]
-fn a_refused_interrupt_that_is_no_message_is_not_called_managed() {
+fn a_refused_interrupt_that_is_not_message_signalled_is_not_called_managed() {
     let mut m = plain(4);
     let no = || IrqMovability::No("EPERM: not permitted".to_owned());
     m.irqs = vec![irq(9, "acpi", "0-3", no()), irq(30, "hisi_sas", "3", no())];
@@ -291,7 +291,7 @@ fn the_cpu_cycle_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
     let kicked = |m: &Machine| {
         super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"))
     };
-    let how = "cpushield verify --fix (CPU 3 offline and online)".to_owned();
+    let how = "cpushield verify --fix (takes CPU 3 offline and back online)".to_owned();
     let (tunable, when) = ("cpu-hotplug-cycle".to_owned(), EffectTime::Runtime);
     assert_eq!(kicked(&m), RemedyAnswer::Remedy(Remedy { tunable, when, how }));
     m.settings.remove("/sys/devices/system/cpu/cpu3/online");

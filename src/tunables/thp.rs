@@ -9,16 +9,17 @@ use crate::policy::Workload;
 
 pub(super) const THP: FileSetting = FileSetting {
     name: "thp",
-    summary: "switch transparent huge pages off, so that no memory is collapsed at runtime",
+    summary: "switch transparent huge pages off, so that khugepaged collapses no pages at runtime",
     page: "\
-The kernel thread khugepaged copies runs of small pages of a program into one huge page. During the
-copy, the program's other threads fault on that memory, and its CPUs get a TLB flush. This affects
-only programs that may have huge pages, and only memory that is not in huge pages yet.
+The kernel thread khugepaged collapses a run of small pages of a program into one huge page. While
+it copies them, the program's threads fault on that memory, and the CPUs of the program get a TLB
+flush. This affects only programs that may use huge pages, and only memory that is not in huge pages
+yet.
 
-Off unless requested (`--on thp`): huge pages also save TLB misses, and a workload that touches all
-its memory at startup, or calls prctl PR_SET_THP_DISABLE, is not affected.
+Off unless requested (`--on thp`): huge pages also save TLB misses. A workload that touches all its
+memory at startup, or calls prctl(PR_SET_THP_DISABLE), is not affected.
 
-Cost: while the shield is active, new memory of every program gets only small pages.
+Cost: while the shield is active, every program gets only small pages for new memory.
 
 Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
     file: &["/sys/kernel/mm/transparent_hugepage/enabled"],

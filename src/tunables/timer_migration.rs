@@ -10,17 +10,18 @@ pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
     name: "timer-migration",
     summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
-Timers that are not pinned may be armed on a CPU other than the requesting one. With
+The kernel may arm an unpinned timer on a CPU other than the one that requests it. With
 `kernel.timer_migration=1`, the default, a `nohz_full` CPU arms its unpinned timers on a
-housekeeping CPU, and idle CPUs leave theirs to others. Some real-time guides recommend switching it
-off; then every timer that a program on the shield starts interrupts the shield.
+housekeeping CPU, and other CPUs run the timers of idle CPUs. Some real-time guides recommend
+switching this off; then every timer that a program on the shield starts interrupts the shield.
 
-Cost: a timer then wakes a program on a `nohz_full` CPU from a housekeeping CPU, and is late when
-that CPU is busy. So this is off for `cyclic` workloads unless requested. CPUs that are not
-`nohz_full` keep the timers of the programs that run on them.
+Cost: a timer that wakes a program on a `nohz_full` CPU then fires on a housekeeping CPU, and fires
+late if that CPU is busy. So this is off for `cyclic` workloads unless requested
+(`--on timer-migration`). CPUs that are not `nohz_full` keep the timers of the programs that run on
+them.
 
-A write that changes the value patches the kernel's code, so it is left out while another shield is
-active, unless `--disturb` accepts that.
+A write that changes the value makes the kernel patch its code, which interrupts every CPU. So apply
+leaves it out while another shield is active, unless you pass `--disturb`.
 
 Source: timers_update_migration() in kernel/time/timer.c, get_nohz_timer_target() in
 kernel/sched/core.c and kernel/time/timer_migration.c (6.12);

@@ -13,18 +13,19 @@ use cpushield_linux::text::size::will_grow;
 pub(super) struct TracingBuffer;
 
 const PAGE: &str = "\
-`cpushield verify` reads the kernel's own trace. Before 6.7, the first event that any program
-enables after boot makes the kernel enlarge its main buffer, with work on every CPU. On a CPU that a
-real-time task never leaves, that work never runs, and the task that enabled the event hangs. So
-apply enlarges the buffer while the shield is still empty: it writes 0 to the `enable` file of an
-event, which already reads 0. Nothing is traced.
+`cpushield verify` reads the kernel's trace events. Before 6.7, the kernel enlarges its main trace
+buffer when a program enables the first event after boot. It does so with a work item on every CPU.
+If a real-time task never leaves its CPU, the work item never runs there, and the program that
+enabled the event hangs. So apply makes the kernel enlarge the buffer while the shield is still
+empty: it writes 0 to the `enable` file of an event that is already off. This traces nothing.
 
-Since 6.7 (commit a1f157c7a3bb) the trace of `verify` has its own buffers from the start. cpushield
-recognizes such kernels by `buffer_subbuf_size_kb` (6.8 and later), and changes nothing there.
+Since 6.7 (commit a1f157c7a3bb) the trace instance of `verify` has its own full-size buffers from
+the start. cpushield recognizes such kernels by `buffer_subbuf_size_kb` (6.8 and later), and changes
+nothing there.
 
-Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). It removes no interruption. The
-work runs on the CPUs of other shields too. So the buffer is not enlarged while another shield is
-active, unless `--disturb` accepts that.
+Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). This tunable removes no
+interruption. The work items also run on the CPUs of other shields. So apply does not enlarge the
+buffer while another shield is active, unless you pass `--disturb`.
 
 Source: tracing_update_buffers() in kernel/trace/trace.c, event_enable_write() in
 kernel/trace/trace_events.c, ring_buffer_resize() in kernel/trace/ring_buffer.c (6.1);
@@ -41,7 +42,7 @@ impl Tunable for TracingBuffer {
     }
 
     fn summary(&self) -> &'static str {
-        "enlarge the kernel's trace buffer now, so that a busy shield can be verified"
+        "enlarge the kernel's trace buffer early, so that `verify` can trace a busy shield"
     }
 
     fn page(&self) -> &'static str {
@@ -87,7 +88,7 @@ impl Tunable for TracingBuffer {
             let why = why.or_else(|| why_unreadable(machine, &path));
             return WantedChanges::Nothing(why.unwrap_or(InapplicableReason::PathAbsent { path }));
         };
-        let reason = "the kernel enlarges its main buffer now, not when a trace starts";
+        let reason = "the kernel then enlarges its main trace buffer now, not when a trace starts";
         let switch = Some(switch.to_owned());
         let wanted = WantedChange::write(switch, &path, "0", ValueComparison::Again, reason);
         WantedChanges::Changes(vec![wanted.already_if(!will_grow(size))])

@@ -15,8 +15,8 @@ cannot be moved.
 
 Since 6.5 the kernel does not queue it on CPUs of `isolcpus=` and `nohz_full=` (commit
 be5e015d107d). Since 6.8 it does not queue it on CPUs of isolated partitions (commit 3232e7aad11e).
-Since 7.0 `nohz_full=` alone has no such effect (commit 1c3329df409b). Work that was queued before
-the shield was applied still runs. Older kernels always queue it.
+Since 7.0 `nohz_full=` alone no longer has this effect (commit 1c3329df409b). Work that was queued
+before the shield was applied still runs. Older kernels always queue it.
 
 Cost: /proc/vmstat and /proc/meminfo may lag behind by a few hundred pages per CPU.
 

@@ -19,12 +19,12 @@ pub(super) struct Watchdog;
 
 const PAGE: &str = "\
 The lockup detectors watch every CPU. For soft lockups, a timer and a stop task run every four
-seconds. For hard lockups, on many machines a performance counter raises a non-maskable interrupt
-about every ten seconds of busy time. The shielded CPUs are removed from `kernel.watchdog_cpumask`;
-the detectors continue elsewhere. On kernels booted with `nohz_full=`, the CPUs of that list are not
-in the mask from the start.
+seconds. For hard lockups, many machines use a performance counter that raises a non-maskable
+interrupt about every ten seconds of busy time. apply removes the shielded CPUs from
+`kernel.watchdog_cpumask`; the detectors continue on the other CPUs. If the kernel was booted with
+`nohz_full=`, the mask excludes the CPUs of that list from the start.
 
-Cost: a CPU of the shield that hangs in the kernel is not reported.
+Cost: the kernel does not report a shielded CPU that hangs in the kernel.
 
 Source: watchdog_timer_fn() and lockup_detector_reconfigure() in kernel/watchdog.c (6.12);
 Documentation/admin-guide/lockup-watchdogs.rst.";

@@ -18,17 +18,17 @@ pub(super) struct Workqueues;
 
 const PAGE: &str = "\
 Kernel work that need not run on a particular CPU is queued on unbound workqueues; their kworkers
-run where the mask /sys/devices/virtual/workqueue/cpumask allows. Queues with their own mask,
-writeback among them, get the same value. So they stay off the shield even if the global mask is
-widened.
+run only on the CPUs in /sys/devices/virtual/workqueue/cpumask. cpushield removes the shielded CPUs
+from this global mask and from the masks of queues that have their own, such as writeback. So these
+queues stay off the shield even if another process widens the global mask.
 
-Work queued for one CPU (schedule_work_on(), per-CPU queues) is not touched: it runs where it
-was queued. `verify` names the sender.
+This tunable does not affect work that is queued for one CPU (schedule_work_on(), per-CPU queues):
+such work runs on that CPU. `verify` names the sender.
 
-Since 6.8 the kernel keeps the CPUs of isolated partitions out of the global mask by itself, and
-shows the written value in cpumask_requested; undo restores that. While another partition is
-isolated, the mask is not written. Otherwise the kernel would apply it as written and run unbound
-work on that partition's CPUs.
+Since 6.8 the kernel itself keeps the CPUs of isolated partitions out of the global mask, and shows
+the written value in cpumask_requested; undo restores that value. While another isolated partition
+exists, cpushield does not write the mask. Otherwise the kernel would apply the mask as written and
+run unbound work on the CPUs of that partition.
 
 Cost: none.
 

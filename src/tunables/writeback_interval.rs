@@ -13,10 +13,10 @@ pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
     page: "\
 A work item of an unbound queue writes dirty pages to disk every five seconds. `workqueues` keeps
 that work off the shield, so this is off unless requested (`--on writeback-interval`). It helps when
-the workload itself writes to files from the shield, because the delayed work's timer is then armed
-there.
+the workload itself writes to files from the shield, because the kernel then arms the timer of the
+work item there.
 
-Cost: a power failure loses up to a minute more of unsynced data.
+Cost: a power failure loses up to one more minute of unsynced data.
 
 Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysctl/vm.rst.",
     file: &["/proc/sys/vm/dirty_writeback_centisecs"],

@@ -88,7 +88,7 @@ pub struct ActiveInstruments<'h> {
     first_breach: Option<NoticedBreach>,
     /// The span on the clock of the trace.
     pub traced: Option<TracedSpan>,
-    /// What other processes did to a trace that failed later, and that it failed.
+    /// What other processes did to a trace that failed later, and the failure.
     lost_trace: Vec<TraceInterference>,
 }
 

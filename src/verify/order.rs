@@ -196,18 +196,18 @@ pub enum WatchError {
 impl fmt::Display for WatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WatchError::NoCpus => f.write_str("no CPUs to watch"),
+            WatchError::NoCpus => f.write_str("no CPUs are selected to watch"),
             WatchError::Offline { cpus, online } => {
                 write!(f, "CPU {cpus} is not online (online: {online})")
             }
             WatchError::NoneLeft { online } => {
                 write!(
                     f,
-                    "cannot watch all online CPUs ({online}): none would be left to watch from"
+                    "cannot watch all online CPUs ({online}): cpushield itself needs another CPU"
                 )
             }
             WatchError::Recorded => f.write_str("cannot watch a recorded machine"),
-            WatchError::Workload { why } => write!(f, "the workload could not be started: {why}"),
+            WatchError::Workload { why } => write!(f, "could not start the workload: {why}"),
             WatchError::Linux(error) => error.fmt(f),
         }
     }

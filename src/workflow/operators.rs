@@ -303,7 +303,7 @@ mod tests {
         let group = OperatorName { name: "rt".to_owned(), id: 44 };
         let join = "as root, add the user to the group; this takes effect at the next login: \
                     usermod --append --groups rt USER";
-        let policy = "root can permit it in the policy: [shield.mill.operators]";
+        let policy = "root can permit this in the policy: [shield.mill.operators]";
         let (user, own) =
             (format!("{policy} users = [\"7\"]"), format!("{policy} group = \"GROUP\""));
         for (group, by, wanted) in [

@@ -587,11 +587,12 @@ mod tests {
         let shields = ["1", "3", "2-3"].map(shield).concat();
         let base = |cpus: &str| format!("[[row]]\nname = \"a\"\n{cpus}{shields}{COLUMN}");
         let refused = dry_run_on("6.12-rt-4", &base("")).unwrap_err();
-        let said = "m.toml:1: row \"a\": it has no cpus, but the rows with a shield have their \
-                    own\n\
-                    measure it on the CPUs of a row: cpus = \"1\"\n\
-                    or set cpus at the top of the file, for all rows that have none\n\
-                    or write a row without a shield for each set of CPUs; together they are CPU 1-3";
+        let said = "m.toml:1: row \"a\": cpus is missing: the rows with a shield have their own \
+                    CPUs\n\
+                    measure this row on the CPUs of another row: cpus = \"1\"\n\
+                    or set cpus at the top of the file, for all rows without their own\n\
+                    or write a row without a shield for each of these sets of CPUs; their union is \
+                    CPU 1-3";
         assert_eq!(refused, said);
         assert!(dry_run_on("6.12-rt-4", &base("cpus = \"1\"\n")).is_ok());
     }

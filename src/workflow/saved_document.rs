@@ -583,7 +583,7 @@ mod tests {
         let mut both = every()[0].clone();
         both.as_object_mut().unwrap().extend(every()[3].as_object().unwrap().clone());
         let error = SavedDocument::parse(&both.to_string(), "f").unwrap_err().to_string();
-        assert!(error.contains("several: survey --json, latency --json"), "{error}");
+        assert!(error.contains("several documents: survey --json, latency --json"), "{error}");
     }
 
     #[test]

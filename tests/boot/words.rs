@@ -111,9 +111,9 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
             "nohlt",
         ),
         (&["nohlt", "idel=poll"], "policy.toml:2: \"idel=poll\" is not in", "did you mean idle?"),
-        (&["radeon.modset=0"], "names modset, which radeon in kernel", "mean radeon.modeset?"),
+        (&["radeon.modset=0"], "names modset, which module radeon of kernel", "mean radeon.modeset?"),
         (&["radeo.modeset=0"], "module radeo, which kernel 6.12.9-rt", "mean radeon.modeset?"),
-        (&["own_idle.dpth=1"], "names dpth, which own_idle", "did you mean own_idle.depth?"),
+        (&["own_idle.dpth=1"], "names dpth, which module own_idle", "did you mean own_idle.depth?"),
         (&["vendor_word"], "\"vendor_word\" is not in kernel-para", "--allow-unknown"),
         (&["nohz_full=3"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
         (&["idle=poll", "idle=halt"], "policy.toml:2: \"idle=halt\" contradicts idle=poll", "omit"),
@@ -207,7 +207,7 @@ fn words_of_a_row_are_checked_for_its_kernel_and_its_cpus() {
     let (refuse, accept) = (UnknownWords::Refuse, UnknownWords::Accept);
     assert_eq!(check("radeon.modeset=0", Some(RT), refuse), Ok(()));
     let error = check("radeon.modset=0", Some(RT), refuse).unwrap_err();
-    assert!(error.contains("names modset, which radeon in kernel"), "{error}");
+    assert!(error.contains("names modset, which module radeon of kernel"), "{error}");
     assert_eq!(check("radeon.modset=0", Some(RT), accept), Ok(()));
     for unknown in [refuse, accept] {
         let error = check("maxcpus=3", Some(RT), unknown).unwrap_err();
@@ -243,7 +243,7 @@ fn the_parameters_of_a_compressed_module_are_checked_by_modinfo() {
     }
     let error = make_plan(&host, &request(&["e1000e.copybrake=256"])).unwrap_err();
     let text = Failure::from(error).to_string();
-    assert!(text.contains("names copybrake, which e1000e in kernel"), "{text}");
+    assert!(text.contains("names copybrake, which module e1000e of kernel"), "{text}");
     assert!(text.contains("did you mean e1000e.copybreak?"), "{text}");
 }
 

@@ -25,20 +25,26 @@ pub struct CpuSet {
 pub struct CpuSetError {
     /// The text as given, shortened.
     pub text: String,
+    /// What it should be: `CPU list` or `CPU mask`.
+    pub wanted: &'static str,
     /// The reason.
     pub why: String,
 }
 
 impl fmt::Display for CpuSetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a CPU list: {}", self.text, self.why)
+        write!(f, "{:?} is not a {}: {}", self.text, self.wanted, self.why)
     }
 }
 
 impl std::error::Error for CpuSetError {}
 
 fn invalid(text: &str, why: impl Into<String>) -> CpuSetError {
-    CpuSetError { text: text.chars().take(60).collect(), why: why.into() }
+    CpuSetError { text: text.chars().take(60).collect(), wanted: "CPU list", why: why.into() }
+}
+
+fn invalid_mask(text: &str, why: impl Into<String>) -> CpuSetError {
+    CpuSetError { wanted: "CPU mask", ..invalid(text, why) }
 }
 
 impl CpuSet {
@@ -189,7 +195,7 @@ impl CpuSet {
             None => (part, None),
         };
         let (from, to) = if range.eq_ignore_ascii_case("all") {
-            (0, last.ok_or_else(|| invalid(text, "`all` has no meaning here"))?)
+            (0, last.ok_or_else(|| invalid(text, "`all` is not valid here"))?)
         } else {
             match range.split_once('-') {
                 Some((from, to)) => (cpu_number(text, from, last)?, cpu_number(text, to, last)?),
@@ -234,7 +240,7 @@ impl CpuSet {
         let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\0');
         let digits = trimmed.strip_prefix("0x").or(trimmed.strip_prefix("0X")).unwrap_or(trimmed);
         if digits.is_empty() {
-            return Err(invalid(text, "it has no digits"));
+            return Err(invalid_mask(text, "it has no digits"));
         }
         let grouped = digits.contains(',');
         let groups: Vec<&str> = digits.split(',').collect();
@@ -242,16 +248,18 @@ impl CpuSet {
         let mut base = 0;
         for group in groups.iter().rev() {
             if grouped && (group.is_empty() || group.len() > 8) {
-                return Err(invalid(text, format!("group {group:?} must have 1 to 8 hex digits")));
+                let why = format!("group {group:?} must have 1 to 8 hex digits");
+                return Err(invalid_mask(text, why));
             }
             for (nibble, digit) in group.bytes().rev().enumerate() {
                 let value = (digit as char).to_digit(16).ok_or_else(|| {
-                    invalid(text, format!("{:?} is not a hex digit", digit as char))
+                    invalid_mask(text, format!("{:?} is not a hex digit", digit as char))
                 })?;
                 for bit in (0..4).filter(|bit| value & (1 << bit) != 0) {
                     let cpu = base + nibble * 4 + bit;
                     if cpu >= CPUS_MAX {
-                        return Err(invalid(text, format!("CPU {cpu} is beyond {}", CPUS_MAX - 1)));
+                        let why = format!("CPU {cpu} is above the maximum, {}", CPUS_MAX - 1);
+                        return Err(invalid_mask(text, why));
                     }
                     set.insert(cpu);
                 }
@@ -277,7 +285,7 @@ impl CpuSet {
 /// Parses a CPU number of `text`, in which `N` means `last`.
 fn cpu_number(text: &str, word: &str, last: Option<usize>) -> Result<usize, CpuSetError> {
     if word == "N" {
-        return last.ok_or_else(|| invalid(text, "N has no meaning here"));
+        return last.ok_or_else(|| invalid(text, "`N` is not valid here"));
     }
     if word.is_empty() {
         return Err(invalid(text, "a CPU number is missing"));
@@ -287,7 +295,8 @@ fn cpu_number(text: &str, word: &str, last: Option<usize>) -> Result<usize, CpuS
     }
     let cpu: usize = word.parse().unwrap_or(CPUS_MAX);
     if cpu >= CPUS_MAX {
-        return Err(invalid(text, format!("CPU {word} is beyond {}", CPUS_MAX - 1)));
+        let why = format!("CPU {word} is above the maximum, {}", CPUS_MAX - 1);
+        return Err(invalid(text, why));
     }
     Ok(cpu)
 }

@@ -102,11 +102,11 @@ impl fmt::Display for NamespaceKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             NamespaceKind::Pid => {
-                "it lists only the tasks of this process's PID namespace; run cpushield in the \
+                "it lists only the tasks in cpushield's own PID namespace; run cpushield in the \
                  host's PID namespace"
             }
             NamespaceKind::Cgroup => {
-                "the cgroup is outside this process's cgroup namespace; run cpushield in the \
+                "the cgroup is outside cpushield's own cgroup namespace; run cpushield in the \
                  host's cgroup namespace"
             }
         })

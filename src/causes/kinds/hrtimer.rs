@@ -11,9 +11,10 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-Timers of nanosleep, timerfd, POSIX timers, SCHED_DEADLINE budgets, the fair server and the
-hardlockup watchdog. They fire on the CPU that armed them, unless they were moved to another one
-when that CPU was idle (`timer-migration`).
+A high-resolution timer fired. Such timers belong to nanosleep, timerfd, POSIX timers,
+SCHED_DEADLINE budgets, the fair server and the lockup watchdog. They fire on the CPU that armed
+them. If that CPU is idle or in `nohz_full=`, the kernel may arm an unpinned timer on another CPU
+instead (`timer-migration`).
 
 A periodic workload sees its own wake-ups here; those are intended.
 

@@ -11,10 +11,11 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-A function queued to run in interrupt context soon (kernel/irq_work.c): printk from a busy context,
-perf and BPF wake-ups, RCU. A `nohz_full` CPU is kicked this way (nohz_full_kick_func) when a timer
-was armed on it or a task needs the tick. No event names the function that a CPU queues for itself;
-the report shows what ran when it was raised, or just before.
+The kernel queued a function to run soon in interrupt context (kernel/irq_work.c), for example for
+printk, for perf and BPF wake-ups, or for RCU. It also kicks a `nohz_full` CPU this way
+(nohz_full_kick_func) when a timer was armed on that CPU or a task there needs the tick. No event
+names a function that a CPU queues for itself; the report shows what ran when the function was
+queued, or just before.
 
 Source: irq_work_queue() and irq_work_run() in kernel/irq_work.c, nohz_full_kick_func() in
 kernel/time/tick-sched.c, the events irq_work_entry and irq_work_exit in

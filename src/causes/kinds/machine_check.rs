@@ -11,9 +11,9 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-Corrected hardware errors and thermal or power-limit events (`Thermal event interrupts`,
-`Machine check polls` in /proc/interrupts). The poll comes from a timer on each CPU every five
-minutes (`mce-check-interval`).
+The CPU handled a hardware error, a thermal or power-limit event, or polled for corrected errors
+(`Thermal event interrupts`, `Machine check polls` in /proc/interrupts). A timer on each CPU polls
+every five minutes (`mce-check-interval`).
 
 Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c, drivers/thermal/intel/therm_throt.c
 (6.12).";

@@ -11,8 +11,9 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-A non-maskable interrupt. Sources: the hardlockup watchdog (a perf event that overflows about
-every ten seconds: `watchdog`), perf, `echo l > /proc/sysrq-trigger`, platform errors.
+The CPU received a non-maskable interrupt. Its sources are the hardlockup watchdog (a perf event
+that overflows about every ten seconds; see `watchdog`), perf, `echo l > /proc/sysrq-trigger` and
+platform errors.
 
 Source: nmi_handle() in arch/x86/kernel/nmi.c, kernel/watchdog_perf.c (6.12; watchdog_hld.c before
 6.5), Documentation/admin-guide/lockup-watchdogs.rst.";

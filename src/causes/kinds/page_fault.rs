@@ -11,8 +11,8 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-The workload accessed memory that was not mapped yet: first use, copy-on-write after fork, a file
-page that was evicted, NUMA balancing's hinting faults (`numa-balancing`). Lock the memory
+The workload accessed memory that was not mapped yet: its first use, copy-on-write after fork, an
+evicted file page, or a hinting fault of NUMA balancing (`numa-balancing`). Lock the memory
 (mlockall) and touch it before the work begins.
 
 Source: handle_pte_fault() in mm/memory.c, exceptions:page_fault_user of arch/x86/mm/fault.c (6.12),

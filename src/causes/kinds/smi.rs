@@ -17,22 +17,22 @@ can prevent it.
 
 Some processors count SMIs. Intel processors have a counter register (MSR 0x34, read through
 /dev/cpu/N/msr: `modprobe msr`). AMD processors have no such register. From Zen 2 on they have an
-event, which `verify` counts from just before the span to just after it (perf event `ls_smi_rx`,
-PMCx02B: tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json, 6.12; this
-has not been tested on such a machine yet). Neither shows how long the firmware ran. Other
-processors, guests and AMD processors before Zen 2 show nothing. The witness for these is
-`cpushield latency hardware` (hwlat): a kernel thread that reads the clock with interrupts disabled.
-Any time that it misses was taken below the kernel. It disturbs the CPU too much to run together
-with a workload.
+event, which `verify` counts from just before the measured span to just after it (perf event
+`ls_smi_rx`, PMCx02B: tools/perf/pmu-events/arch/x86/amdzen2/memory.json to amdzen5/load-store.json,
+6.12; this has not been tested on such a machine yet). Neither counter shows how long the firmware
+ran. No count is available in guests, on AMD processors before Zen 2 or on other processors. There,
+the witness is `cpushield latency hardware` (hwlat): a kernel thread that reads the clock with
+interrupts disabled. Any gap between two of its readings was caused below the kernel. The thread
+disturbs the CPU too much to run together with a workload.
 
 `verify` compares the gaps of its sampler with the kernel's trace. The trace explains a gap if it
-shows what ran in it; up to 10 µs more is allowed for kernel entry and exit. The unexplained part of
-any other gap was lost below the kernel. For each SMI that the processor counted, one of these gaps
-is attributed to firmware. If no SMI was counted and a gap of 10 µs or more remains, the verdict is
-`unknown`: something took the CPU, and no witness can tell what. In a guest, such gaps are shown and
-count only against `--max-gap`, because the hypervisor may take the CPU at any time. If you watch
-your own program, there is no sampler: `--max-gap` then holds only where no SMI was counted and
-there is no hypervisor.
+shows what ran during the gap; `verify` allows up to 10 µs more for kernel entry and exit. In any
+other gap, the unexplained time was lost below the kernel. For each SMI that the processor counted,
+`verify` attributes one of these gaps to firmware. If no SMI was counted and a gap of 10 µs or more
+remains, the verdict is `unknown`: something took the CPU, and no witness can tell what. In a guest,
+`verify` shows such gaps but counts them only against `--max-gap`, because the hypervisor may take
+the CPU at any time. If `verify` observes your own program, there is no sampler. `--max-gap` then
+holds only if no SMI was counted and there is no hypervisor.
 
 Source: MSR_SMI_COUNT in arch/x86/include/asm/msr-index.h and its use in
 tools/power/x86/turbostat/turbostat.c, Documentation/trace/hwlat_detector.rst (6.12).";

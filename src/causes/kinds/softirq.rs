@@ -6,9 +6,9 @@ pub(super) const ENTRY: CauseEntry =
     CauseEntry { name: "softirq", summary: "a softirq", words: &[], beginnings: &[], page: PAGE };
 
 const PAGE: &str = "\
-The bottom half of an interrupt: network receive, block completion, timers, RCU callbacks. It runs
-on the CPU that raised it, after the interrupt or in ksoftirqd; its name is shown with what raised
-it. Move the interrupts and packet steering (`rps`) to other CPUs, and their softirqs move too.
-`rcu_nocbs=` moves RCU callbacks.
+A softirq is the bottom half of an interrupt: network receive, block completion, timers, RCU
+callbacks. It runs on the CPU that raised it, after the interrupt or in ksoftirqd. The report shows
+its name and what raised it. If you move interrupts and packet steering (`rps`) to other CPUs, their
+softirqs move too. `rcu_nocbs=` moves RCU callbacks.
 
 Source: raise_softirq_irqoff() and handle_softirqs() in kernel/softirq.c (6.12).";

@@ -19,9 +19,9 @@ reached:
 - `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all programs of the cgroup together.
 - A SCHED_DEADLINE task waits for its next period when its runtime is used up.
 
-cpushield recognizes it when the idle task runs although the workload is not asleep: an interrupt
-had requested the switch, or a task of lower priority had taken the place of a real-time task. The
-priorities are those of sched:sched_switch.
+cpushield recognizes throttling in the trace: the idle task runs although the workload is not
+asleep. Before that, an interrupt requested the switch, or a task of lower priority replaced a
+real-time task. cpushield reads the priorities from sched:sched_switch.
 
 Source: sched_rt_runtime_exceeded() in kernel/sched/rt.c (6.1), throttle_cfs_rq() in
 kernel/sched/fair.c and update_curr_dl_se() in kernel/sched/deadline.c (6.12).";

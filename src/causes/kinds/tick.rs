@@ -14,14 +14,15 @@ const PAGE: &str = "\
 The kernel interrupts every busy CPU HZ times a second (100, 250 or 1000). This tick keeps time,
 accounts CPU use and shares the CPU among programs.
 
-At runtime nothing stops it on a busy CPU. To stop it, boot with `nohz_full=`. Then run on the CPU
-only one ordinary task, one SCHED_RR task, or any number of SCHED_FIFO tasks (sched_can_stop_tick()
-in kernel/sched/core.c, 6.12). Since 4.17, no residual tick remains on that CPU: once a second,
-another CPU runs a tick on its behalf (sched_tick_remote() in the same file). On a `nohz_full` CPU
-these bring the tick back: a second runnable ordinary task, a POSIX CPU timer, perf events, an
-unstable clock source, the fair server (`fair-server`). So does an RCU grace period that waits for
-the CPU. The kernel reports which of them it was (`timer:tick_stop`, `enum tick_dep_bits` in
-include/linux/tick.h), and the culprit of the tick includes it: `kept for perf`.
+Nothing stops it at runtime on a busy CPU. To stop it, boot with `nohz_full=`. Then run only one
+ordinary task on the CPU, one SCHED_RR task, or any number of SCHED_FIFO tasks
+(sched_can_stop_tick() in kernel/sched/core.c, 6.12). Since 4.17, no residual tick remains on that
+CPU: once a second, another CPU runs a tick on its behalf (sched_tick_remote() in the same file). On
+a `nohz_full` CPU the following restart the tick: a second runnable ordinary task, a POSIX CPU
+timer, perf events, an unstable clock source, the fair server (`fair-server`). So does an RCU grace
+period that waits for the CPU. The kernel reports which of them it was (`timer:tick_stop`,
+`enum tick_dep_bits` in include/linux/tick.h), and the culprit of the tick includes it:
+`kept for perf`.
 
 It appears as `Local timer interrupts` in /proc/interrupts and as `hrtimer_expire_entry` with
 `tick_nohz_handler` in the trace (`tick_nohz_highres_handler` in 6.7 and 6.8, `tick_sched_timer`

@@ -12,8 +12,9 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 
 const PAGE: &str = "\
 Another program ran on this CPU. In a cpuset partition, the scheduler places no other task here and
-refuses tasks that set their affinity to this CPU (`cpuset`). Tasks already in the partition's
-cgroup still run here. Without a cpuset, so does any task that pins itself to this CPU.
+refuses tasks that set their affinity to this CPU (`cpuset`). Tasks that are already in the
+partition's cgroup still run here. Without a partition, any task that pins itself to this CPU also
+runs here.
 
 Source: cpuset_cpus_allowed() in kernel/cgroup/cpuset.c and __sched_setaffinity() in
 kernel/sched/syscalls.c (6.12; core.c before 6.11), `cpuset.cpus.partition` in

@@ -19,43 +19,47 @@ pub(super) struct Cpuset;
 pub const HOUSEKEEPING: &str = "cpushield_housekeeping";
 
 const PAGE: &str = "\
-A cpuset partition takes CPUs away from every other program: the scheduler places no other task
-there and does not balance load there, and a program that requests these CPUs gets EINVAL. Nothing
-else keeps other programs out; an affinity or `isolcpus=` does not.
+A cpuset partition takes CPUs away from every other program: the scheduler places no other task on
+them and does not balance load among them. A program that requests these CPUs gets EINVAL. Only a
+partition keeps other programs out; an affinity or `isolcpus=` does not.
 
-cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7)
-and becomes an `isolated` partition. apply reads back the kernel's answer; if that is `isolated
-invalid (reason)`, apply fails with that reason. If systemd owns the tree, cpushield asks it to
-create the slice `cpushield.slice` for this boot only; otherwise systemd would remove the shield.
+cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7) and
+becomes an `isolated` partition. apply reads back the kernel's answer; if it is
+`isolated invalid (reason)`, apply fails with that reason. If systemd owns the cgroup tree,
+cpushield asks systemd to create the slice `cpushield.slice` for this boot only. Otherwise systemd
+would remove the shield.
 
-cgroup v1 and hybrid: two cpusets, the shield (exclusive, no load balancing) and
-`cpushield_housekeeping`, into which every program of the root cpuset is moved; load balancing of
-the root cpuset is switched off, because its scheduling domain would span the shield.
+cgroup v1 and hybrid: cpushield creates two cpusets, the shield (exclusive, no load balancing) and
+`cpushield_housekeeping`. It moves every program of the root cpuset into the second. It also
+switches off load balancing in the root cpuset, because the scheduling domain of the root would span
+the shield.
 
 On a machine with several memory nodes, programs of the shield get memory only from the nodes of its
-CPUs (`cpuset.mems`; on a slice AllowedMemoryNodes=). If those nodes have no memory that cpusets may
-use, the programs get all usable nodes, and a warning says so. The nodes are set while the group is
-empty. On cgroup v2 the kernel moves the pages of a program that enters the group or leaves it.
-Since 5.15 it also moves the pages of the programs in the group when the group's nodes change. Some
-pages may stay behind. All of them do if the group that the program leaves existed before it had a
-cpuset, as under systemd (tried on 6.12). A program that starts in the shield has its pages on these
-nodes from the beginning. While the kernel moves pages, it may also run a kernel thread on each CPU
-once.
+CPUs (`cpuset.mems`; AllowedMemoryNodes= for a slice). If those nodes have no memory that cpusets
+may use, the programs get all usable nodes, and a warning says so. cpushield sets the nodes while
+the group is empty. On cgroup v2 the kernel moves the pages of a program that enters the group or
+leaves it. Since 5.15 it also moves the pages of the programs in the group when the group's nodes
+change. Some pages may stay where they are. All of them do if the program leaves a group that
+existed before its cpuset controller was enabled, as under systemd (tried on 6.12). A program that
+starts in the shield has its pages on these nodes from the beginning. While the kernel moves pages,
+it may also run a kernel thread once on each CPU.
 
 With `--balance` the partition is of type `root` (v1: with load balancing): other programs still
-cannot enter, but the scheduler moves the programs of the shield among its CPUs. That causes
-interruptions, which `verify` names.
+cannot enter, but the scheduler moves the programs of the shield among its CPUs. This causes
+interruptions, which `verify` reports.
 
 Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose these CPUs; undo
-returns them.
+gives them back.
 
-CPUs of `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels in between have a
-bug and refuse it (`partition config conflicts with housekeeping setup`). apply tries it on every
-kernel. If the kernel refuses, apply restores everything and starts again without a partition. Then,
-as on a machine without cpusets, programs are moved away one by one, but nothing keeps them out.
+CPUs in `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels in between have a
+bug and refuse the partition (`partition config conflicts with housekeeping setup`). apply tries it
+on every kernel. If the kernel refuses, apply restores everything and starts again without a
+partition. Then, as on a machine without cpusets, apply moves programs off the shield one by one,
+but nothing keeps them out.
 
 `/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC
-looks nowhere else; so `run` sets RTAPI_CPU_NUMBER for it, to the highest CPU of the program.
+looks nowhere else. So `run` sets RTAPI_CPU_NUMBER to the highest CPU of the program, for LinuxCNC
+to use.
 
 Cost: other programs have fewer CPUs. On v1, programs that pinned themselves get the affinity of
 their cpuset while the shield is active.
@@ -73,7 +77,7 @@ impl Tunable for Cpuset {
     }
 
     fn summary(&self) -> &'static str {
-        "close the shield to all other programs and stop load balancing there"
+        "keep all other programs off the shield and stop load balancing there"
     }
 
     fn page(&self) -> &'static str {

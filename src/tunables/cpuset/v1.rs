@@ -31,7 +31,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     wanted.push(WantedChange::write(exclusive, &path, "1", ValueComparison::Text, reason));
     let (balance, reason) = match shield.balanced {
         true => ("1", "the scheduler balances the programs of the shield among its CPUs"),
-        false => ("0", "the scheduler does not balance load in the shield"),
+        false => ("0", "the scheduler does not balance load among the CPUs of the shield"),
     };
     for (dir, value, reason) in [
         (shield_dir.as_str(), balance, reason),

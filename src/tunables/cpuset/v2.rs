@@ -1,4 +1,4 @@
-//! The shield as a cgroup v2 partition, made by us or by systemd. Pure.
+//! The shield as a cgroup v2 partition, made by cpushield or by systemd. Pure.
 //!
 //! The group gets the memory nodes of its CPUs. They are set before the partition exists, so before
 //! a program can enter: an empty group has no pages that the kernel would move. A machine with one
@@ -79,7 +79,7 @@ fn make_slice(machine: &Machine, shield: &Shield, group: Option<&CpusetGroup>) -
         cpus: shield.cpus.clone(),
         mems: written_mems(machine, shield),
     };
-    let reason = "systemd owns the cgroup tree; a slice keeps it from removing the shield";
+    let reason = "systemd owns the cgroup tree; a slice keeps systemd from removing the shield";
     let already = group.is_some_and(|group| {
         let mems = written_mems(machine, shield);
         let now = setting(machine, &format!("{}/{MEMS}", group.path)).unwrap_or_default();
@@ -132,7 +132,7 @@ fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChang
     let mems = written_mems(machine, shield);
     let path = format!("{dir}/{MEMS}");
     let now = setting(machine, &path).map(str::to_owned);
-    let reason = "the memory nodes of its CPUs; the group has no program yet, so no page is moved";
+    let reason = "the memory nodes of its CPUs; the group is empty, so the kernel moves no pages";
     (!mems.is_empty())
         .then(|| WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, reason))
 }

@@ -1,4 +1,4 @@
-//! Telling irqbalance over its socket which CPUs to leave alone; it is never stopped.
+//! Asks irqbalance over its socket to leave CPUs alone; never stops it.
 //!
 //! The protocol is that of irqbalance 1.2 to 1.9.5 (irqbalance.c `sock_handle()`, commit d1993bc):
 //! one request per connection, with the credentials of root attached. The answer to `setup` is
@@ -62,7 +62,7 @@ impl Host {
                 other => other?,
             };
             let banned = parse_banned(&answer)
-                .ok_or_else(|| Error::malformed(&socket, 1, "BANNED and a CPU mask", &answer))?;
+                .ok_or_else(|| Error::malformed(&socket, 1, "`BANNED` and a CPU mask", &answer))?;
             let (pid, scan_interval) = (pid_from_socket(&socket), parse_interval(&answer));
             return Ok(Some(IrqbalanceProcess { pid, socket, banned, scan_interval }));
         }

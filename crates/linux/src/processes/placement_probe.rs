@@ -1,4 +1,4 @@
-//! Finds out where the scheduler runs ordinary threads that no one has pinned.
+//! Finds out where the scheduler runs ordinary threads that are not pinned.
 
 use crate::cpuset::CpuSet;
 use crate::sys::sched;

@@ -211,7 +211,7 @@ impl Host {
                 return list.parse().map_err(|_| Error::malformed(path, i + 1, "a CPU list", line));
             }
         }
-        Err(Error::malformed(path, 0, "a line Cpus_allowed_list:", ""))
+        Err(Error::malformed(path, 0, "a line `Cpus_allowed_list:`", ""))
     }
 
     /// The online CPUs that a thread may run on, from `sched_getaffinity(2)`. It costs a tenth of

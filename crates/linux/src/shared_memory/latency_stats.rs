@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_stall_across_the_start_the_events_after_it_are_recorded() {
+    fn events_due_after_the_start_are_recorded_despite_a_stall_across_it() {
         let settings = ThreadSettings { from_ns: 5_000_000, ..SETTINGS };
         // Due at 1 to 3 ms, then at 8 ms. Those of 4 to 7 ms were missed.
         let (_, figures) = measure_late(&[0, 0, 4_500_000, 1], settings);

@@ -85,13 +85,13 @@ impl Host {
     fn forbidding_rule(&self, error: &io::Error) -> Option<String> {
         let errno = error.raw_os_error()?;
         if errno == libc::ENOSYS {
-            return Some("this kernel is built without CONFIG_KEXEC_FILE".to_owned());
+            return Some("the running kernel is built without CONFIG_KEXEC_FILE".to_owned());
         }
         if errno == libc::EBUSY {
             return Some("another program is loading a kernel".to_owned());
         }
         if [libc::EKEYREJECTED, libc::ENOKEY, libc::ENODATA, libc::EBADMSG].contains(&errno) {
-            return Some("the running kernel rejects the signature of the new one".to_owned());
+            return Some("the running kernel rejects the signature of the new kernel".to_owned());
         }
         if errno != libc::EPERM {
             return None;
@@ -103,9 +103,9 @@ impl Host {
         }
         let disabled = self.read_line("/proc/sys/kernel/kexec_load_disabled").ok();
         if disabled.is_some_and(|text| text.trim() == "1") {
-            let rule = "it is disabled until the next boot (kernel.kexec_load_disabled)";
+            let rule = "kexec is disabled until the next boot (kernel.kexec_load_disabled)";
             return Some(rule.to_owned());
         }
-        Some("only root on the machine itself may do this".to_owned())
+        Some("only root in the host's user namespace may load a kernel".to_owned())
     }
 }

@@ -136,7 +136,7 @@ fn parse_lock_limit(path: &str, text: &str) -> Result<Rlimit> {
     });
     match (words.next().flatten(), words.next().flatten()) {
         (Some(current), Some(maximum)) => Ok(Rlimit { current, maximum }),
-        _ => Err(Error::malformed(path, 0, "a line Max locked memory with two limits", text)),
+        _ => Err(Error::malformed(path, 0, "a line `Max locked memory` with two limits", text)),
     }
 }
 

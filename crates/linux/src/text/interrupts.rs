@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Result<InterruptTable, TextError> {
         .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
         .collect::<Option<Vec<usize>>>()
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| TextError::new(1, "a header of CPUs", header))?;
+        .ok_or_else(|| TextError::new(1, "a header CPU0 CPU1 …", header))?;
     let mut rows = Vec::new();
     for (i, line) in lines {
         if line.trim().is_empty() {

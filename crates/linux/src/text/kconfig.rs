@@ -82,7 +82,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, TextError> {
             value.trim_end().clone_into(known);
         }
     }
-    if seen { Ok(options) } else { Err(TextError::new(0, "options of a kernel", text)) }
+    if seen { Ok(options) } else { Err(TextError::new(0, "kernel options (CONFIG_…)", text)) }
 }
 
 #[cfg(test)]

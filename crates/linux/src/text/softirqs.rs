@@ -23,7 +23,7 @@ pub fn parse(text: &str) -> Result<SoftirqTable, TextError> {
         header.split_whitespace().map(|word| word.strip_prefix("CPU")?.parse().ok()).collect();
     let cpus = cpus
         .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| TextError::new(1, "columns CPU0 CPU1 …", header))?;
+        .ok_or_else(|| TextError::new(1, "a header CPU0 CPU1 …", header))?;
     let mut rows = Vec::new();
     for (i, line) in lines {
         let malformed = || TextError::new(i + 1, "NAME: and one number for each CPU", line);

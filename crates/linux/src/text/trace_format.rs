@@ -37,7 +37,7 @@ impl EventFormat {
                 fields.push(parse_field(rest).ok_or(malformed)?);
             }
         }
-        let id = id.ok_or_else(|| TextError::new(0, "a line ID:", text))?;
+        let id = id.ok_or_else(|| TextError::new(0, "a line `ID:`", text))?;
         Ok(EventFormat { id, fields })
     }
 

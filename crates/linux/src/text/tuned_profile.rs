@@ -61,7 +61,8 @@ pub fn parse(text: &str, file: ProfileFile) -> Result<Vec<ProfileOption>, TextEr
         };
         let wanted = "a section or NAME=VALUE";
         let Some(section) = &section else {
-            return Err(TextError::new(index + 1, "a section in brackets first", content));
+            let wanted = "a section in brackets before the first setting";
+            return Err(TextError::new(index + 1, wanted, content));
         };
         if name.is_empty() || (value.is_none() && file == ProfileFile::Profile) {
             return Err(TextError::new(index + 1, wanted, content));

@@ -63,7 +63,7 @@ impl PageLayout {
         if sane {
             Ok(PageLayout { commit, commit_size, data, data_size })
         } else {
-            Err(TextError::new(0, "offsets and sizes of a page", text))
+            Err(TextError::new(0, "the layout of a ring buffer page", text))
         }
     }
 

@@ -381,7 +381,8 @@ impl<'h> TraceInstance<'h> {
     pub fn stats(&self, cpu: usize) -> Result<BufferStats> {
         let path = self.path(&format!("per_cpu/cpu{cpu}/stats"));
         let text = self.host.read(&path)?;
-        BufferStats::parse(&text).ok_or_else(|| Error::malformed(&path, 0, "the counters", &text))
+        BufferStats::parse(&text)
+            .ok_or_else(|| Error::malformed(&path, 0, "the counters of a trace buffer", &text))
     }
 
     /// Stops recording and removes the instance. All pipes must be closed before.

@@ -147,13 +147,13 @@ impl InterruptionTracker {
         let in_kernel = self.frames.iter().all(|frame| frame.kind == InterruptionKind::Kernel);
         let is_first = self.interruption.is_some_and(|it| it.primary != Some(key));
         if in_kernel && is_first {
-            // What came before only measured the time, or used it.
+            // What ran before only measured or used the CPU time.
             self.nest_first();
         }
         self.push_frame(at, InterruptionKind::Task, key);
     }
 
-    /// What began the interruption only brought what comes now, which becomes its cause.
+    /// The event that began the interruption only led to what runs now, which becomes its cause.
     fn nest_first(&mut self) {
         let Some(interruption) = &mut self.interruption else { return };
         if let Some(key) = interruption.primary.take() {
