@@ -205,6 +205,6 @@ mod tests {
             parse(&["none", "disk"]).unwrap_err().to_string().contains("combined with other loads")
         );
         assert!(parse(&["sundial"]).unwrap_err().to_string().contains("all, none, messages"));
-        assert!(parse(&["disk:--fast"]).unwrap_err().to_string().contains("only a program"));
+        assert!(parse(&["disk:--fast"]).unwrap_err().to_string().contains("only a load that runs"));
     }
 }

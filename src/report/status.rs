@@ -240,7 +240,7 @@ mod tests {
     }
 
     const SCREEN: &str = "\
-Shield rt on CPU 3: active, but 1 task on its CPUs does not belong there
+Shield rt on CPU 3: active, but 1 foreign task is on its CPUs
   kept idle     CPU 2
   housekeeping  CPU 0-1
   cgroup        /sys/fs/cgroup/cpushield

@@ -56,9 +56,9 @@ fn any_request_is_answered_and_changes_only_what_the_policy_permits() {
         Ok(())
     });
     checked.unwrap();
-    // Otherwise the requests have shown nothing.
+    // Otherwise the requests have shown nothing. The rarest answer comes about 55 times on average.
     let counts = [refused, entered, left].map(Cell::into_inner);
-    assert!(counts.iter().all(|count| *count >= 50), "refused, entered, left: {counts:?}");
+    assert!(counts.iter().all(|count| *count >= 20), "refused, entered, left: {counts:?}");
 }
 
 /// A machine with a shield, in which a process of this user and one of another user are.
