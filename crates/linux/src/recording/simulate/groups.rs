@@ -332,7 +332,7 @@ impl Host {
     }
 
     /// Sets the memory nodes of a cpuset. Nodes that the machine does not have are EINVAL
-    /// (`update_nodemask()`, kernel/cgroup/cpuset.c, 6.12), and on v1 those that the parent does not
+    /// (`update_nodemask()`, kernel/cgroup/cpuset.c, 6.12). On v1, nodes that the parent does not
     /// have are EACCES (`validate_change()`). Pages are not simulated.
     pub(super) fn simulate_group_mems(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let refused = |errno| Err(Error::os(Operation::Write, path, errno));
