@@ -121,7 +121,9 @@ impl From<cpushield_linux::Error> for Failure {
         message.push_str(&format!("\n  cause: {}", error.reason()));
         let failure = Failure::machine(message);
         if matches!(error.cause, cpushield_linux::error::ErrorCause::NotRegular(_)) {
-            return failure.hint("cpushield did not create it; inspect it, then move it away");
+            return failure.hint(
+                "cpushield did not create it: inspect it and move it away, or name another file",
+            );
         }
         match error.is_forbidden() && cpushield_linux::processes::process::effective_user() != 0 {
             true => failure.hint("run it as root"),

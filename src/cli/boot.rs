@@ -228,7 +228,7 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
         ),
     ],
     exit_codes: Some(&[
-        ("0", "success: the parameters can be written"),
+        ("0", "success: the parameters are listed"),
         USAGE,
         ("3", "failure: no parameter applies, or the boot loader's files cannot be read"),
         BUG,

@@ -50,8 +50,8 @@ pub fn visible_command() -> clap::Command {
     })
 }
 
-/// An argument that shells complete to known names. It accepts any text, because the subcommand
-/// reports an unknown name better than clap, with similar names.
+/// An argument that shells complete to known names. It accepts any text, because the
+/// subcommand reports an unknown name better than clap does: it suggests similar names.
 #[derive(Debug, Clone)]
 pub(super) struct KnownWord(pub(super) fn() -> Vec<&'static str>);
 

@@ -166,10 +166,12 @@ fn every_time_is_a_number_with_a_unit_and_the_help_says_so_once() {
         let times: Vec<_> = sub.get_arguments().filter(is_time).collect();
         let explained = help_of(&name).contains("\nTimes:\n");
         assert_eq!(explained, !times.is_empty(), "{name}");
-        // A goal is only for a search, a deadline only for a trial.
+        // A goal is only for a search, a deadline only for a trial, and the time before a breach
+        // only for a watch that it ends.
         let needed = match name.as_str() {
             "experiment" => &["m.toml", "--minimize"][..],
             "boot apply" => &["--trial"],
+            "verify" => &["--stop-on-breach"],
             _ => &[],
         };
         for flag in times.iter().filter_map(|arg| arg.get_long()) {

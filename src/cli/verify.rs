@@ -70,6 +70,7 @@ pub struct VerifyArgs {
     stop_on_breach: bool,
     /// With --stop-on-breach: minimum time before the breach that the trace covers
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = input::span)]
+    #[arg(requires = "stop_on_breach")]
     before: Duration,
     /// Record the kernel stack of each event. This costs the watched CPUs a few microseconds per
     /// event

@@ -165,7 +165,7 @@ fn draft(
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "ratios are shown, and times are below 2^52 ns")]
+#[expect(clippy::cast_precision_loss, reason = "the result is only shown as a ratio")]
 fn real(number: u64) -> f64 {
     number as f64
 }

@@ -65,6 +65,8 @@ pub enum InapplicableReason {
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
+    /// No core has several threads.
+    NoSiblings,
     /// The request takes no SMT siblings offline.
     SiblingsStayOnline,
     /// There is no driver for idle states.
@@ -149,11 +151,12 @@ impl fmt::Display for InapplicableReason {
             Self::TracefsUnmounted => "tracefs is not mounted",
             Self::OwnTraceBuffers => "on this kernel, each trace has its own buffers",
             Self::TickContinues => {
-                "the tick continues on the shield; other timers there are listed below"
+                "the tick continues on the shield, so removing other timers would not stop it"
             }
             Self::CpusetNotV2 => {
                 "a cgroup v1 cpuset would lose the CPU; without cpusets, tasks would return to it"
             }
+            Self::NoSiblings => "this machine has no SMT siblings",
             Self::SiblingsStayOnline => {
                 "the request leaves SMT siblings online (to change that: --siblings offline)"
             }

@@ -200,7 +200,11 @@ fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, Matri
     let row_lists = raw.row.iter().filter_map(|row| row.get_ref().cpus.as_ref());
     raw.cpus.iter().chain(row_lists).try_for_each(check_cpu_list)?;
     let repeats = check_number(raw.repeats.as_ref(), REPEATS, COUNT_MAX, "repeats")?;
-    let boots = check_number(raw.boots.as_ref(), repeats, repeats, "boots")?;
+    let boots = check_number(raw.boots.as_ref(), repeats, COUNT_MAX, "boots")?;
+    if let Some(given) = raw.boots.as_ref().filter(|_| boots > repeats) {
+        let why = format!("boots is {boots}, expected at most the number of repeats, {repeats}");
+        return Err(fault_at(given, why));
+    }
     let span_ns = raw.time.as_ref().map_or(Ok(10_000_000_000), parse_time)?;
     let warmup_ns = raw.warmup.as_ref().map_or(Ok(200_000_000), |text| {
         parse_span(text.get_ref()).map_err(|why| fault_at(text, why))
@@ -645,7 +649,7 @@ instrument = "spin"
             (format!("repeats = 0\n{row}{column}"), "m.toml:1:11: repeats is 0, expected 1 to 64"),
             (
                 format!("repeats = 3\nboots = 4\n{row}{column}"),
-                "m.toml:2:9: boots is 4, expected 1 to 3",
+                "m.toml:2:9: boots is 4, expected at most the number of repeats, 3",
             ),
             (format!("time = \"5\"\n{row}{column}"), "m.toml:1:8: \"5\" is not a time"),
             (format!("cpus = \"\"\n{row}{column}"), "m.toml:1:8: \"\" names no CPU"),

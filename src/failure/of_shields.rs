@@ -128,9 +128,7 @@ impl From<crate::run::RunError> for Failure {
         use crate::run::{RunError, ThreadInTheWay};
         let message = error.to_string();
         match error {
-            RunError::NoShield => Failure::machine(message)
-                .hint("preview a shield: cpushield plan")
-                .hint("or apply one: cpushield apply"),
+            RunError::NoShield => Failure::machine(message).hint("apply a shield: cpushield apply"),
             RunError::Several { names } => Failure::usage(message).hint(name_a_shield(&names)),
             RunError::NoSuchShield { names, .. } => {
                 Failure::machine(message).hint(name_a_shield(&names))

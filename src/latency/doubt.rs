@@ -335,7 +335,7 @@ impl fmt::Display for ThreadDoubt {
                 )
             }
             ThreadDoubt::EventsMissing { count } => {
-                write!(f, "{count} of its events are missing from the trace")
+                write!(f, "the trace lacks {count} of its events")
             }
             ThreadDoubt::RecordsLost { count: Some(count) } => {
                 write!(f, "{count} records of its CPU were lost")

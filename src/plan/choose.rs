@@ -371,7 +371,7 @@ mod tests {
             [(plain(4), "1-3"), (smt, "2-7"), (nodes, "2-3,6-7"), (singles, "1,3")]
         {
             let all = list(&machine.topology.online.to_string());
-            let hint = format!("omit some, for example: --cpus {most}");
+            let hint = format!("omit some CPUs; this list is possible: {most}");
             assert_eq!(choose(&machine, &all).unwrap_err().hints(), [hint]);
             assert!(choose(&machine, &list(most)).is_ok(), "{most}");
         }

@@ -218,6 +218,20 @@ impl fmt::Display for PlanRefusal {
     }
 }
 
+/// How to name a device that exists.
+fn hint_device(name: &str, known: &[String]) -> String {
+    if name.contains(':') {
+        let node = format!("/sys/bus/pci/devices/{name}/numa_node");
+        return format!("for a PCI address, pass its node to --node: cat {node}");
+    }
+    // The name of a partition begins with that of its disk.
+    let given = name.trim_start_matches("/dev/");
+    match known.iter().find(|known| given.starts_with(known.as_str())) {
+        Some(near) => format!("did you mean {near}?"),
+        None => "for a bond, a bridge or a VLAN, name the underlying network card".to_owned(),
+    }
+}
+
 impl std::error::Error for PlanRefusal {}
 
 impl PlanRefusal {
@@ -294,16 +308,10 @@ impl PlanRefusal {
                     false => vec![format!("bring it online: echo 1 > {file}")],
                 }
             }
-            PlanRefusal::NoSuchDevice { name, .. } if name.contains(':') => vec![format!(
-                "for a PCI address, pass its node to --node: cat \
-                 /sys/bus/pci/devices/{name}/numa_node"
-            )],
-            PlanRefusal::NoSuchDevice { .. } => {
-                vec!["for a bond, a bridge or a VLAN, name the underlying network card".to_owned()]
-            }
+            PlanRefusal::NoSuchDevice { name, known } => vec![hint_device(name, known)],
             PlanRefusal::AllCpus { most, .. } if most.is_empty() => Vec::new(),
             PlanRefusal::AllCpus { most, .. } => {
-                vec![format!("omit some, for example: --cpus {most}")]
+                vec![format!("omit some CPUs; this list is possible: {most}")]
             }
             PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
                 vec![format!("take that shield down: cpushield undo --shield {shield}")]

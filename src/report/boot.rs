@@ -438,6 +438,7 @@ pub fn boot_recipe_blocks(recipe: Option<&BootFilePlan>) -> Vec<ReportBlock> {
         lines.extend(String::from_utf8_lossy(&edit.bytes).lines().map(str::to_owned));
     }
     lines.extend(recipe.removed.iter().map(|path| format!("# removed: {path}")));
-    lines.extend(recipe.generated.iter().map(|path| format!("# then regenerated: {path}")));
+    lines
+        .extend(recipe.generated.iter().map(|path| format!("# would then be regenerated: {path}")));
     vec![ReportBlock::Lines(lines.into_iter().map(TextLine::verbatim).collect())]
 }

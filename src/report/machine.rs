@@ -417,7 +417,7 @@ fn activity(machine: &Machine) -> Vec<TextLine> {
     let (user, kernel) = (many(user, "user thread"), many(kernel, "kernel thread"));
     let bound = format!("{user}; {kernel}, {bound} of them bound to their CPUs by the kernel");
     let mut lines = vec![TextLine::new(bound)];
-    lines.extend(interrupts(&machine.irqs));
+    lines.extend(interrupts(machine));
     for device in machine.devices.iter().take(NAMES_MAX) {
         let node = device.node.map(|node| format!(", node {node}")).unwrap_or_default();
         let everywhere = machine.topology.online.is_subset(&device.local);
@@ -435,8 +435,12 @@ fn activity(machine: &Machine) -> Vec<TextLine> {
     lines
 }
 
-fn interrupts(irqs: &[Irq]) -> Vec<TextLine> {
-    let used: Vec<&Irq> = irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
+fn interrupts(machine: &Machine) -> Vec<TextLine> {
+    // The reason is among what could not be read.
+    if machine.notes.iter().any(|note| note.what == "/proc/interrupts") {
+        return vec![TextLine::new("it is unknown which interrupts are in use")];
+    }
+    let used: Vec<&Irq> = machine.irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
     let movable = used.iter().filter(|irq| irq.movable == IrqMovability::Yes).count();
     let count = many(used.len(), "interrupt");
     let untried = used

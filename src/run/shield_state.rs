@@ -61,8 +61,8 @@ impl fmt::Display for ShieldState {
                 f.write_str("active, but ")?;
                 match settings {
                     0 => {}
-                    1 => f.write_str("1 setting has changed since apply")?,
-                    n => write!(f, "{n} settings have changed since apply")?,
+                    1 => f.write_str("1 setting has changed since the shield was applied")?,
+                    n => write!(f, "{n} settings have changed since the shield was applied")?,
                 }
                 if *settings > 0 && *foreign > 0 {
                     f.write_str(", and ")?;

@@ -4,7 +4,7 @@ use super::reader::SurveyReader;
 use super::{CgroupMode, Kernel, Machine, SurveyFinding, exclusive_cpusets};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
-use cpushield_linux::text::kernel_version::may_be_vendor_build;
+use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
 
 /// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
 /// (`qemuProcessSetupPid()`, src/qemu/qemu_process.c, libvirt commit f366cfed6296).
@@ -185,7 +185,12 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     let isolation = &machine.isolation;
     let mut found = Vec::new();
     // Without `nohz_full=` there is nothing that could replace it.
-    if !isolation.isolcpus_domain.is_empty() && machine.can_stop_tick() != Some(false) {
+    let may_refuse = machine.cgroup.mode == CgroupMode::V2
+        && machine.kernel.version.is_none_or(|version| {
+            (KernelVersion::new(6, 7)..=KernelVersion::new(6, 17)).contains(&version)
+        });
+    if !isolation.isolcpus_domain.is_empty() && may_refuse && machine.can_stop_tick() != Some(false)
+    {
         let cpus = &isolation.isolcpus_domain;
         found.push(finding(
             "isolcpus-domain",

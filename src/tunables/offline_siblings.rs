@@ -88,6 +88,9 @@ impl Tunable for OfflineSiblings {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
+        if machine.topology.cpus.iter().all(|cpu| cpu.siblings.len() < 2) {
+            return WantedChanges::Nothing(InapplicableReason::NoSiblings);
+        }
         if shield.offline_siblings.is_empty() {
             return WantedChanges::Nothing(InapplicableReason::SiblingsStayOnline);
         }

@@ -219,7 +219,16 @@ fn load_plan(
         true => (stdin, "standard input".to_owned()),
         false => (file.as_path(), file.display().to_string()),
     };
-    Ok((parse_saved_plan(&read_file(&work.host.user_files(), file)?, &name)?, None))
+    let text =
+        read_file(&work.host.user_files(), file).map_err(|failure| {
+            match CpuSet::parse_list(&name, None) {
+                Ok(cpus) => {
+                    failure.hint(format!("to shield CPU {cpus}: cpushield apply --cpus {cpus}"))
+                }
+                Err(_) => failure,
+            }
+        })?;
+    Ok((parse_saved_plan(&text, &name)?, None))
 }
 
 /// What only the document of `plan --all` has.

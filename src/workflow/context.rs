@@ -96,7 +96,7 @@ fn open_host(root: Option<&Path>, log: Option<&EventLog>) -> Result<Host, Failur
     let host = match Host::recorded(dir) {
         Err(error) if error.is_absent() => {
             let message =
-                format!("{} does not exist, so it is not a recorded machine", dir.display());
+                format!("{} is not a directory, so it is not a recorded machine", dir.display());
             let hint = "record one: cpushield survey --record DIR";
             return Err(Failure::usage(message).hint(hint));
         }

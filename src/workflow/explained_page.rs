@@ -2,6 +2,7 @@
 //! load, or any name that a table shows. Pages link to each other by name.
 
 use super::page_text::render_body;
+use crate::boot::parameters::with_keyword;
 use crate::boot::switches::switches;
 use crate::causes::Cause;
 use crate::causes::lookup::{ExplainSubject, find_subject};
@@ -169,7 +170,7 @@ fn page_name_of(word: &str) -> &str {
         "managed_irq" => "isolcpus-managed-irq",
         "nohz_full" => "nohz-full",
         "rcu_nocbs" => "rcu-nocbs",
-        _ => word,
+        _ => with_keyword(parameter).next().map_or(word, |found| found.name),
     }
 }
 
@@ -286,6 +287,7 @@ mod tests {
             ("nohz_full", "nohz-full"),
             ("nohz_full=3", "nohz-full"),
             ("rcu_nocbs", "rcu-nocbs"),
+            ("skew_tick=1", "skew-tick"),
         ] {
             assert_eq!(page_name_of(word), name);
             let found = pages().into_iter().find(|page| page.name == name).unwrap();

@@ -13,17 +13,16 @@ pub enum WordNotation {
     Mask,
 }
 
-/// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or an
-/// eight-digit group after a comma, which no list has.
+/// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or groups of
+/// eight digits, as in `smp_affinity`: no CPU has a number of eight digits.
 ///
 /// # Errors
 /// The word is neither.
 pub fn parse_set(word: &str, notation: WordNotation, names: &CpuNames) -> Result<CpuSet, Failure> {
-    let groups = word.contains(',')
-        && word
-            .split(',')
-            .skip(1)
-            .all(|g| g.len() == 8 && g.bytes().all(|b| b.is_ascii_hexdigit()));
+    let groups = word
+        .split(',')
+        .skip(usize::from(word.contains(',')))
+        .all(|g| g.len() == 8 && g.bytes().all(|b| b.is_ascii_hexdigit()));
     let letters = word.bytes().all(|b| b.is_ascii_hexdigit() || b == b',')
         && word.bytes().any(|b| b.is_ascii_alphabetic());
     let parsed = if notation == WordNotation::Mask || word.starts_with("0x") || groups || letters {
@@ -56,6 +55,8 @@ mod tests {
             ("0x80", "7"),
             ("8000,00000000", "47"),
             ("ff", "0-7"),
+            ("00000001", "0"),
+            ("00000001,00000000", "32"),
             ("0-3,8", "0-3,8"),
             ("10,20", "10,20"),
         ] {

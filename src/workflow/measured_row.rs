@@ -129,8 +129,7 @@ fn check_machine(
     });
     let present = machine.topology.present.union(&machine.topology.online);
     let absent = experiment.cpus.difference(&present);
-    let absent =
-        (!absent.is_empty()).then(|| format!("CPU {absent} does not exist on this machine"));
+    let absent = (!absent.is_empty()).then(|| format!("this machine has no CPU {absent}"));
     let Some(why) = differs.or(absent) else { return Ok(()) };
     let options: String = words.iter().map(|word| format!(" --parameter {word}")).collect();
     Err(Failure::usage(format!("{file} was measured on another machine: {why}"))

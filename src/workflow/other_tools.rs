@@ -109,7 +109,9 @@ fn explain_error(error: SetupError) -> Failure {
     match error {
         SetupError::NothingFound { tool, why, looked_in } => {
             let looked_in = looked_in.join(", ");
-            Failure::machine(format!("found no setup of {tool}: {why}\n  looked in: {looked_in}"))
+            Failure::machine(format!(
+                "found no setup that {tool} made: {why}\n  looked in: {looked_in}"
+            ))
         }
         SetupError::Access(error) => error.into(),
         SetupError::UnknownCpus { what, why, place } => {

@@ -28,12 +28,12 @@ fn words_of_others_are_reported_with_file_and_line() {
     machine.write("etc/default/grub.d/rt.cfg.bak", "GRUB_CMDLINE_LINUX=rcu_nocbs=3\n");
     machine.write("etc/tuned/bootcmdline", "TUNED_BOOT_CMDLINE=\"nohz=on nohz_full=3\"\n");
     let expected = [
-        "/etc/default/grub:4: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there and \
+        "/etc/default/grub:4: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, edit that file and \
          run `grub-mkconfig -o /boot/grub/grub.cfg`",
-        "/etc/default/grub:4: GRUB_CMDLINE_LINUX has skew-tick=1; to remove it, delete it there \
+        "/etc/default/grub:4: GRUB_CMDLINE_LINUX has skew-tick=1; to remove it, edit that file \
          and run `grub-mkconfig -o /boot/grub/grub.cfg`",
-        "/etc/default/grub.d/rt.cfg:1: GRUB_CMDLINE_LINUX has rcu_nocbs=2; to remove it, delete it \
-         there and run `grub-mkconfig -o /boot/grub/grub.cfg`",
+        "/etc/default/grub.d/rt.cfg:1: GRUB_CMDLINE_LINUX has rcu_nocbs=2; to remove it, edit that \
+         file and run `grub-mkconfig -o /boot/grub/grub.cfg`",
         "/etc/tuned/bootcmdline:1: TUNED_BOOT_CMDLINE has nohz_full=3; to remove it, choose \
          another profile (`tuned-adm profile NAME`) and reboot",
     ];
@@ -58,9 +58,9 @@ fn entries_with_their_own_command_line_are_changed_by_grubby() {
     let found = sentences(&machine);
     assert_eq!(
         found,
-        ["/etc/default/grub:1: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, delete it there \
-          and run `grubby --update-kernel=ALL --remove-args=isolcpus=2`, which changes the \
-          existing entries",]
+        ["/etc/default/grub:1: GRUB_CMDLINE_LINUX has isolcpus=2; to remove it, edit that file \
+          and run `grubby --update-kernel=ALL --remove-args=isolcpus=2`, which updates the \
+          existing boot entries",]
     );
 }
 
@@ -80,11 +80,11 @@ fn words_of_the_command_line_for_new_entries_are_reported() {
             ]
         );
     };
-    sentences_with("delete it there and regenerate the boot entries or images of the kernels");
+    sentences_with("edit that file and regenerate the boot entries or images of the kernels");
     machine.program("usr/bin/kernel-install");
-    sentences_with("delete it there and run `kernel-install add-all`");
+    sentences_with("edit that file and run `kernel-install add-all`");
     machine.program("usr/bin/clr-boot-manager");
-    sentences_with("delete it there and run `clr-boot-manager update`");
+    sentences_with("edit that file and run `clr-boot-manager update`");
     machine.write("etc/kernel/proxmox-boot-uuids", "AB12-CD34\n");
-    sentences_with("delete it there and run `proxmox-boot-tool refresh`");
+    sentences_with("edit that file and run `proxmox-boot-tool refresh`");
 }

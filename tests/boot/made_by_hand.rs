@@ -44,7 +44,7 @@ fn proxmox_with_systemd_boot_gets_steps_for_its_own_command_line() {
     let foreign: Vec<String> = status.foreign.iter().map(ToString::to_string).collect();
     assert_eq!(
         foreign,
-        ["/etc/kernel/cmdline:1 has nohz_full=3; to remove it, delete it there and run \
+        ["/etc/kernel/cmdline:1 has nohz_full=3; to remove it, edit that file and run \
           `proxmox-boot-tool refresh`"]
     );
 }

@@ -89,7 +89,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     let irq = bench.scratch.0.join("root/proc/irq/24/smp_affinity");
     let ours = fs::read(&irq).unwrap();
     fs::write(&irq, "8\n").unwrap();
-    said(1, "active, but 1 setting has changed since apply");
+    said(1, "active, but 1 setting has changed since the shield was applied");
     fs::write(&irq, ours).unwrap();
     said(0, "active, unchanged");
     {

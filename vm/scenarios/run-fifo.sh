@@ -63,7 +63,7 @@ is "the kernel has reported no stall" "" complaints
 # A program that leaves a real-time child behind, and a parent that is killed.
 cpushield run --fifo 60 -- sh -c 'sleep 1000 & exit 3' 2>/tmp/said
 is "its exit status is returned" 3 echo $?
-claim "it reports that a child keeps the threads raised" grep 'stays raised' /tmp/said
+claim "it reports that a child keeps the threads raised" grep 'keeps its raised priority' /tmp/said
 is "and they are above that child" "" awk '$2 <= 60' <(vital)
 cpushield run --fifo 70 -- sh -c 'while :; do :; done' 2>/dev/null &
 run=$!

@@ -47,17 +47,17 @@ impl fmt::Display for WordRemoval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WordRemoval::Generator { command } => {
-                write!(f, "to remove it, delete it there and run `{command}`")
+                write!(f, "to remove it, edit that file and run `{command}`")
             }
             WordRemoval::Entries { command } => {
                 write!(
                     f,
-                    "to remove it, delete it there and run `{command}`, which changes the \
-                     existing entries"
+                    "to remove it, edit that file and run `{command}`, which updates the \
+                     existing boot entries"
                 )
             }
             WordRemoval::NewEntries => f.write_str(
-                "to remove it, delete it there and regenerate the boot entries or images of the \
+                "to remove it, edit that file and regenerate the boot entries or images of the \
                  kernels",
             ),
             WordRemoval::TunedProfile => f.write_str(

@@ -63,7 +63,7 @@ const MANUALS: &[ManualLoader] = &[
         steps: |_, words| {
             let list = quoted_words(words).join(" ");
             vec![
-                format!("in the configuration: boot.kernelParams = [ {list} ];"),
+                format!("add to the NixOS configuration: boot.kernelParams = [ {list} ];"),
                 "nixos-rebuild boot".to_owned(),
                 "the previous generations stay in the boot menu, without the parameters".to_owned(),
             ]

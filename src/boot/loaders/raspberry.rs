@@ -251,7 +251,7 @@ impl BootLoader for RaspberryLoader {
         }
         if !host.exists(FLAG) {
             return Err(BootError::cannot_boot_once(format!(
-                "the firmware does not provide {FLAG}: a system update installs newer firmware"
+                "the firmware does not provide {FLAG}; update the system to install newer firmware"
             )));
         }
         if !host.read("/proc/kallsyms").is_ok_and(|it| it.contains("rpi_firmware_notify_reboot")) {

@@ -35,7 +35,7 @@ Documentation/admin-guide/kernel-parameters.txt.",
 pub(super) const TSC: KernelParameter = KernelParameter {
     name: tunables::CLOCKSOURCE_WATCHDOG.name,
     keyword: "tsc",
-    summary: "trust the time stamp counter, so that no timer checks it on each CPU in turn",
+    summary: "trust the time stamp counter, and stop the timer that checks it on each CPU in turn",
     page: tunables::CLOCKSOURCE_WATCHDOG.page,
     removes: tunables::CLOCKSOURCE_WATCHDOG.removes,
     risk: tunables::CLOCKSOURCE_WATCHDOG.risk,

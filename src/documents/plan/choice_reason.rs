@@ -144,7 +144,7 @@ impl fmt::Display for ChoiceReason {
                 let (no, cpus) = if lacking.is_empty() { ("", cpus) } else { ("not ", &lacking) };
                 let doubt = match from_command_line {
                     true => "",
-                    false => " according to the kernel; the command line is unknown",
+                    false => " according to the kernel (its command line could not be read)",
                 };
                 write!(f, "{} {no}prepared at boot ({}){doubt}.", named(cpus), named(prepared))
             }

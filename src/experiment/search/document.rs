@@ -270,7 +270,8 @@ impl fmt::Display for SearchNote {
             ),
             SearchNote::ManyDecisions { decisions } => write!(
                 f,
-                "{decisions} decisions were made, which is more than the error rate of 5 % covers"
+                "the search made {decisions} decisions, more than it allows for: the probability \
+                 of a wrong decision may exceed 5 %"
             ),
         }
     }

@@ -1,5 +1,5 @@
 //! `hardware`: the hwlat tracer. A kernel thread polls the clock with interrupts disabled; time
-//! that is missing then was taken below the kernel.
+//! that is missing then was lost to firmware, hypervisor or hardware.
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
 use crate::latency::settings::SettingTime;
@@ -29,7 +29,7 @@ impl Instrument for HardwareInstrument {
     }
 
     fn summary(&self) -> &'static str {
-        "time taken below the kernel (hwlat tracer), with the number of SMIs"
+        "time lost to firmware, hypervisor or hardware (hwlat tracer), and the number of SMIs"
     }
 
     fn page(&self) -> &'static str {

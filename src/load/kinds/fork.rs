@@ -26,13 +26,14 @@ impl LoadKind for ForkLoad {
     }
 
     fn page(&self) -> &'static str {
-        "A separate process on each CPU repeatedly forks a child that ends immediately, waits for \
-         its end, and writes to 32 pages of its memory. Each of these writes is a page fault (copy \
-         on write). The process has 4 MiB of memory, and every fork copies its page tables. There \
-         is at most one child on each CPU. Ended processes cause later work for the kernel: RCU \
-         callbacks and freed pages.\n\n\
-         The count is the number of children that ended.\n\n\
-         Source: fork(2); lat_proc of lmbench measures the same."
+        "On each CPU, a separate process repeatedly forks a child that exits immediately, waits \
+         for the child to exit, and writes to 32 pages of its own memory. Each of these writes \
+         causes a page fault (copy on write). The process has 4 MiB of memory, and every fork \
+         copies its page tables. There is at most one child on each CPU. Processes that have \
+         exited leave deferred work for the kernel: RCU callbacks and pages to free.\n\n\
+         The count is the number of children that exited. lat_proc in lmbench measures the same \
+         operation.\n\n\
+         Source: fork(2)."
     }
 
     fn unit(&self) -> &'static str {

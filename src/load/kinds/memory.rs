@@ -30,11 +30,12 @@ impl LoadKind for MemoryLoad {
     fn page(&self) -> &'static str {
         "A thread on each CPU repeatedly copies a buffer of 32 MiB to another one. All buffers \
          together take at most a quarter of the free memory. On most machines, the buffers are \
-         larger than a CPU's share of the last-level cache. So the load evicts the data of a \
-         shielded CPU from a cache that both share, and it keeps the memory channels busy. A \
-         shield against tasks and interrupts does not prevent that.\n\n\
-         The count is the number of bytes copied; each is read once and written once.\n\n\
-         Source: Copy of STREAM (McCalpin) measures the same; `MemAvailable` of proc_meminfo(5)."
+         larger than a CPU's share of the last-level cache. So the load evicts a shielded \
+         CPU's data from any cache that it shares with the loaded CPUs, and it keeps the memory \
+         channels busy. A shield against tasks and interrupts does not prevent that.\n\n\
+         The count is the number of bytes copied; each is read once and written once. The Copy \
+         kernel of the STREAM benchmark (McCalpin) measures the same operation.\n\n\
+         Source: `MemAvailable` in proc_meminfo(5)."
     }
 
     fn unit(&self) -> &'static str {

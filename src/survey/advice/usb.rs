@@ -18,9 +18,9 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         finding(
             "unused-usb",
             format!("USB controllers without a device: {}", shorten(&unused)),
-            "if no device will be attached, disable them in the firmware's setup, and legacy USB \
-             support too: the firmware can emulate a PS/2 keyboard with system management \
-             interrupts, which stop all CPUs",
+            "if they are not needed, disable them and legacy USB support in the firmware's setup: \
+             to emulate a PS/2 keyboard, the firmware can use system management interrupts, which \
+             stop all CPUs",
         )
     }))
 }

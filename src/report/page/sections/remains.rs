@@ -23,7 +23,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
 fn leaks(material: &ReportMaterial) -> Vec<ReportBlock> {
     let mut runs = material.observations.iter().rev().map(LabelledDocument::run);
     let Some(run) = runs.find(|run| run.verdict.is_some()) else { return Vec::new() };
-    let blocks = run.remaining(&format!("What still interrupts: {}", run.name), usize::MAX);
+    let blocks = run.remaining(&format!("Remaining interruptions: {}", run.name), usize::MAX);
     if !blocks.is_empty() {
         return blocks;
     }
