@@ -122,7 +122,7 @@ impl From<cpushield_linux::Error> for Failure {
         let failure = Failure::machine(message);
         if matches!(error.cause, cpushield_linux::error::ErrorCause::NotRegular(_)) {
             return failure.hint(
-                "cpushield did not create it: inspect it and move it away, or name another file",
+                "cpushield did not create it: inspect it, then move it away, or name another file",
             );
         }
         match error.is_forbidden() && cpushield_linux::processes::process::effective_user() != 0 {

@@ -185,7 +185,8 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     let isolation = &machine.isolation;
     let mut found = Vec::new();
     // Without `nohz_full=` there is nothing that could replace it.
-    let may_refuse = machine.cgroup.mode == CgroupMode::V2
+    // Where the cgroups or the version are unknown, the finding stays.
+    let may_refuse = !matches!(machine.cgroup.mode, CgroupMode::V1 | CgroupMode::Hybrid)
         && machine.kernel.version.is_none_or(|version| {
             (KernelVersion::new(6, 7)..=KernelVersion::new(6, 17)).contains(&version)
         });

@@ -410,7 +410,7 @@ mod tests {
             ("0-7:3/2", "must not exceed"),
             ("0-7:0/0", "GROUP must be at least 1"),
             ("0-7:1/0", "GROUP must be at least 1"),
-            ("9999999", "beyond 8191"),
+            ("9999999", "CPU 9999999 is above the maximum, 8191"),
             ("1;2", "not a CPU number"),
         ] {
             let error = CpuSet::parse_list(text, Some(7)).unwrap_err();
