@@ -199,8 +199,8 @@ fn is_off_by_default(tunable: &str, workload: Workload) -> bool {
 fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, MatrixFault> {
     let row_lists = raw.row.iter().filter_map(|row| row.get_ref().cpus.as_ref());
     raw.cpus.iter().chain(row_lists).try_for_each(check_cpu_list)?;
-    let repeats = check_number(raw.repeats.as_ref(), REPEATS, COUNT_MAX, "repeats")?;
-    let boots = check_number(raw.boots.as_ref(), repeats, COUNT_MAX, "boots")?;
+    let repeats = check_number(raw.repeats.as_ref(), REPEATS, "repeats")?;
+    let boots = check_number(raw.boots.as_ref(), repeats, "boots")?;
     if let Some(given) = raw.boots.as_ref().filter(|_| boots > repeats) {
         let why = format!("boots is {boots}, expected at most the number of repeats, {repeats}");
         return Err(fault_at(given, why));
@@ -304,14 +304,13 @@ fn fault_at<T>(text: &Spanned<T>, why: String) -> MatrixFault {
 fn check_number(
     given: Option<&Spanned<usize>>,
     default: usize,
-    most: usize,
     what: &str,
 ) -> Result<usize, MatrixFault> {
     let Some(given) = given else { return Ok(default) };
-    if (1..=most).contains(given.get_ref()) {
+    if (1..=COUNT_MAX).contains(given.get_ref()) {
         return Ok(*given.get_ref());
     }
-    Err(fault_at(given, format!("{what} is {}, expected 1 to {most}", given.get_ref())))
+    Err(fault_at(given, format!("{what} is {}, expected 1 to {COUNT_MAX}", given.get_ref())))
 }
 
 /// Parses a time span that is longer than 0.

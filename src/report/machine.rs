@@ -113,7 +113,7 @@ pub fn background(machine: &Machine) -> Vec<ReportBlock> {
 fn identity(machine: &Machine) -> String {
     let topology = &machine.topology;
     let cores = topology.groups(|cpu| Some(&cpu.siblings)).len();
-    let threads = topology.cpus.iter().map(|cpu| cpu.siblings.len()).max().unwrap_or(1);
+    let threads = topology.threads_per_core();
     let mut parts = Vec::new();
     parts.extend(topology.model.clone());
     parts.extend(machine.kernel.arch.clone().filter(|_| topology.model.is_none()));

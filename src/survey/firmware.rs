@@ -23,7 +23,7 @@ fn finding(name: &str, seen: String, advice: &str) -> SurveyFinding {
 }
 
 fn check_smt(machine: &Machine) -> Option<SurveyFinding> {
-    let threads = machine.topology.cpus.iter().map(|cpu| cpu.siblings.len()).max()?;
+    let threads = machine.topology.threads_per_core();
     (threads > 1).then(|| {
         finding(
             "smt",

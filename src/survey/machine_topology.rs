@@ -38,6 +38,12 @@ impl Topology {
         self.cpus.iter().find(|known| known.cpu == cpu)
     }
 
+    /// The number of threads that a core has at most: 1 without SMT, 0 without online CPUs.
+    #[must_use]
+    pub fn threads_per_core(&self) -> usize {
+        self.cpus.iter().map(|cpu| cpu.siblings.len()).max().unwrap_or(0)
+    }
+
     /// The distinct sets that CPUs belong to, by their lowest CPU: all cores with
     /// `|cpu| Some(&cpu.siblings)`, all L2 clusters with `|cpu| cpu.sharing(2)`.
     pub fn groups<'a>(&'a self, set_of: impl Fn(&'a Cpu) -> Option<&'a CpuSet>) -> Vec<&'a CpuSet> {

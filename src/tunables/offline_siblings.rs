@@ -88,7 +88,7 @@ impl Tunable for OfflineSiblings {
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if machine.topology.cpus.iter().all(|cpu| cpu.siblings.len() < 2) {
+        if machine.topology.threads_per_core() < 2 {
             return WantedChanges::Nothing(InapplicableReason::NoSiblings);
         }
         if shield.offline_siblings.is_empty() {

@@ -166,10 +166,7 @@ fn page_name_of(word: &str) -> &str {
     match parameter {
         "isolcpus" if value.starts_with("managed_irq") => "isolcpus-managed-irq",
         "isolcpus" if value.starts_with("nohz") => "isolcpus-nohz",
-        "isolcpus" => "isolcpus-domain",
         "managed_irq" => "isolcpus-managed-irq",
-        "nohz_full" => "nohz-full",
-        "rcu_nocbs" => "rcu-nocbs",
         _ => with_keyword(parameter).next().map_or(word, |found| found.name),
     }
 }
