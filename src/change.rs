@@ -260,7 +260,7 @@ impl Change {
             Change::BanFromIrqbalance { .. } => "irqbalance".to_owned(),
             Change::Slice { unit, .. } => unit.clone(),
             Change::GiveToGroup { path, .. } => format!("access to {path}"),
-            Change::CycleCpu { cpu } => format!("CPU {cpu} offline and online"),
+            Change::CycleCpu { cpu } => format!("hotplug cycle of CPU {cpu}"),
             Change::OfflineSibling { cpu, sibling } => {
                 format!("CPU {cpu}, the SMT sibling of CPU {sibling}")
             }

@@ -148,11 +148,16 @@ impl From<clap::Error> for Failure {
         for (kind, value) in error.context() {
             match (kind, value) {
                 (
-                    ContextKind::SuggestedSubcommand | ContextKind::SuggestedValue,
+                    ContextKind::SuggestedSubcommand
+                    | ContextKind::SuggestedValue
+                    | ContextKind::SuggestedArg,
                     ContextValue::String(near),
                 ) => failure = failure.hint(format!("did you mean {near}?")),
                 (ContextKind::SuggestedSubcommand, ContextValue::Strings(near)) => {
                     failure = failure.hint(format!("did you mean {}?", near.join(" or ")));
+                }
+                (ContextKind::Suggested, ContextValue::StyledStrs(tips)) => {
+                    failure.hints.extend(tips.iter().map(ToString::to_string));
                 }
                 _ => {}
             }
@@ -360,6 +365,7 @@ impl From<crate::boot::BootError> for Failure {
             BootError::NoKernel { .. } => {
                 Failure::usage(message).hint("choose other kernels: --kernels GLOB")
             }
+            BootError::NotRunning { .. } => Failure::usage(message).hint("omit --kernels"),
             BootError::MixedKernels { with, without } => mixed_kernels(message, &with, &without),
             BootError::Conflict { .. } => Failure::machine(message).hint(
                 "nothing was written; change that file (with GRUB, then run update-grub) and retry",

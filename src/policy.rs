@@ -234,7 +234,7 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
     ];
     let malformed =
         format!("{text:?} is not a time; write a number and a unit, such as 5us, 30s or 10m");
-    let too_long = format!("{text:?} is too long; the maximum is {}h", u64::MAX / HOUR_NS);
+    let too_long = format!("{text:?} is too long a time; the maximum is {}h", u64::MAX / HOUR_NS);
     let trimmed = text.trim();
     let Some(unit_start) = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.') else {
         return Err(malformed);
@@ -672,7 +672,7 @@ workload = "vm"
         }
         for text in ["5124096h", "99999999999999s", "99999999999999999999999ns"] {
             let error = parse_span(text).unwrap_err();
-            assert!(error.ends_with("is too long; the maximum is 5124095h"), "{error}");
+            assert!(error.ends_with("is too long a time; the maximum is 5124095h"), "{error}");
         }
         assert!(parse_span("5124095h").is_ok());
     }

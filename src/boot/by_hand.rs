@@ -50,7 +50,7 @@ pub(super) fn steps(
     if let Some((name, steps)) = loaders::manual_steps(host, &words) {
         if !replaced.is_empty() {
             let replaced = replaced.join(" ");
-            lines.push(format!("first remove from the kernel's command line: {replaced}"));
+            lines.push(format!("first remove from the kernel command line: {replaced}"));
         }
         lines.push(format!("this machine has {name}:"));
         lines.extend(listed.unwrap_or(steps));
@@ -59,7 +59,7 @@ pub(super) fn steps(
     }
     if !replaced.is_empty() {
         lines.push(
-            "on the kernel's command line in your boot loader's configuration, replace:".to_owned(),
+            "on the kernel command line in your boot loader's configuration, replace:".to_owned(),
         );
         for wanted in &todo {
             if let Some(present) = &wanted.instead {
@@ -71,7 +71,7 @@ pub(super) fn steps(
         todo.iter().filter(|it| it.instead.is_none()).map(|it| it.word.as_str()).collect();
     if !new.is_empty() {
         lines.push(
-            "add these words to the kernel's command line in your boot loader's configuration:"
+            "add these words to the kernel command line in your boot loader's configuration:"
                 .to_owned(),
         );
         lines.push(format!("    {}", new.join(" ")));

@@ -55,6 +55,13 @@ pub enum BootError {
         /// The versions in the menu.
         known: Vec<String>,
     },
+    /// No boot menu can be read, and the running kernel does not match.
+    NotRunning {
+        /// The requested kernels.
+        asked: String,
+        /// The version of the running kernel.
+        running: String,
+    },
     /// The chosen kernels cannot get the same parameters.
     MixedKernels {
         /// A kernel that has `nohz_full=`.
@@ -223,6 +230,11 @@ impl fmt::Display for BootError {
                 f,
                 "no kernel in the boot menu matches {asked}; the menu has {}",
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            ),
+            BootError::NotRunning { asked, running } => write!(
+                f,
+                "{asked} does not match {running}: without a boot menu that cpushield can read, \
+                 the parameters are for the running kernel"
             ),
             BootError::MixedKernels { with, without } => write_mixed(f, with, without),
             BootError::Conflict { version, place, why } => {

@@ -53,8 +53,12 @@ pub fn plan(
     let targets = kernels.targets();
     let planned = planned_kernels(menu, &kernels, &targets);
     planned.check_alike(request)?;
-    if targets.is_empty() && menu.is_some() {
-        return Err(no_matching_kernel(request, &kernels.entries));
+    match menu {
+        Some(_) if targets.is_empty() => {
+            return Err(no_matching_kernel(request, &kernels.entries));
+        }
+        Some(_) => {}
+        None => check_running_kernel(machine, request)?,
     }
     let SelectedWords { shield, origin, mut why, target, mut selection, mut warnings } =
         select_words(host, machine, request, &planned)?;
@@ -356,6 +360,16 @@ fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootEr
     let known = entries.iter().map(|entry| entry.version.clone()).collect();
     let asked = request.kernels.clone().unwrap_or_else(|| "a real-time kernel".to_owned());
     BootError::NoKernel { asked, known }
+}
+
+/// Without a menu, the parameters are for the running kernel.
+fn check_running_kernel(machine: &Machine, request: &BootRequest) -> Result<(), BootError> {
+    match (&request.kernels, &machine.kernel.release) {
+        (Some(asked), Some(running)) if !glob::matches(asked, running) => {
+            Err(BootError::NotRunning { asked: asked.clone(), running: running.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_names(request: &BootRequest) -> Result<(), BootError> {

@@ -91,7 +91,7 @@ fn fall_back_text(call: &str, until: TrialDeadline, words: &[String]) -> String 
     )
 }
 
-/// The line that requires a word of the kernel's command line. It has no quotes: only `%` is
+/// The line that requires a word of the kernel command line. It has no quotes: only `%` is
 /// special there.
 fn condition(word: &str) -> String {
     format!("ConditionKernelCommandLine={}\n", word.replace('%', "%%"))

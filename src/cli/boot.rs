@@ -168,11 +168,11 @@ struct BootApplyArgs {
     trial: bool,
     /// With `--trial`: what must come up in the trial boot; otherwise the machine reboots into the
     /// old entry [default: what is up now]
-    #[arg(long, value_name = "WHAT", requires = "trial")]
+    #[arg(long, value_name = "WHAT", requires = "trial", conflicts_with = "dry_run")]
     until: Option<UntilArg>,
     /// With `--trial`: time limit for `--until`, counted from the start of the kernel
     #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
-    #[arg(default_value = "5m")]
+    #[arg(default_value = "5m", conflicts_with = "dry_run")]
     within: Duration,
     /// Start the chosen kernel immediately with kexec, bypassing firmware and boot loader; running
     /// programs end as in a reboot

@@ -25,7 +25,7 @@ pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield explain", "list the pages of the reference"),
         ("cpushield explain irq-affinity", "what a tunable does"),
-        ("cpushield explain vmstat_update", "what a kernel function means"),
+        ("cpushield explain vmstat_update", "what a kernel function does"),
     ],
     exit_codes: None,
 };

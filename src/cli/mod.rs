@@ -239,10 +239,16 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
             let _ = error.print();
             ExitCode::from(FailureKind::NotStarted.code())
         }
-        Err(error) => {
+        Err(error) if error.use_stderr() => {
             // If standard error is closed, there is no place to report that.
             let _ = error.print();
-            ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(FailureKind::Usage.code()))
+            ExitCode::from(FailureKind::Usage.code())
+        }
+        // A help or the version.
+        Err(shown) => {
+            let ui = Ui::new(OutputFormat::Text, StatusLines::Shown);
+            let text = shown.render().ansi().to_string();
+            show_and_exit(&ui, ui.text(&text).map(|()| ExitCode::SUCCESS))
         }
     }
 }
@@ -269,8 +275,8 @@ fn with_tails(command: clap::Command, parent: &str) -> clap::Command {
     })
 }
 
-/// Makes the parser of a number or a time see a negative value too. Otherwise clap takes `-5s` for
-/// an option and proposes `-- -5s`, which some subcommands run as a program.
+/// Passes negative values to the parsers of numbers and times, which refuse them. Otherwise clap
+/// takes `-5s` for an option and suggests `-- -5s`, which some subcommands would run as a program.
 fn with_negative_values(arg: clap::Arg) -> clap::Arg {
     let has = |names: &[&str]| {
         let mut values = arg.get_value_names().unwrap_or_default().iter();
@@ -286,7 +292,8 @@ fn with_negative_values(arg: clap::Arg) -> clap::Arg {
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(args);
-    let mut matches = matches.map_err(|error| without_hidden(error, &command))?;
+    let mut matches =
+        matches.map_err(|error| with_other_words(without_hidden(error, &command), args))?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -297,6 +304,28 @@ fn without_hidden(mut error: clap::Error, command: &clap::Command) -> clap::Erro
         let shown = names.iter().filter(|name| !hidden.contains(&name.as_str()));
         let shown = ContextValue::Strings(shown.cloned().collect());
         error.insert(ContextKind::ValidSubcommand, shown);
+    }
+    error
+}
+
+/// Words of other tools, and the subcommands that do the same.
+const OTHER_WORDS: [(&[&str], &str); 4] = [
+    (&["shield", "isolate", "set", "create", "start", "write"], "apply"),
+    (&["unshield", "reset", "restore", "revert", "stop", "clear", "delete", "remove"], "undo"),
+    (&["check", "test", "prove"], "verify"),
+    (&["exec"], "run"),
+];
+
+/// Suggests the subcommand for a word of another tool.
+fn with_other_words(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let known = OTHER_WORDS.iter().find(|(words, _)| words.contains(&word.as_str()));
+    let boot = args.iter().any(|arg| arg == "boot");
+    if let Some((_, name)) = known.filter(|(_, name)| !boot || matches!(*name, "apply" | "undo")) {
+        let name = ContextValue::Strings(vec![(*name).to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, name);
     }
     error
 }

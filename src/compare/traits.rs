@@ -13,7 +13,7 @@ struct RunTrait {
     value: String,
 }
 
-/// The kernel's command line is compared word by word.
+/// The kernel command line is compared word by word.
 const CMDLINE: &str = "command line";
 /// Its words that name files instead of settings.
 const FILES: [&str; 2] = ["BOOT_IMAGE=", "initrd="];

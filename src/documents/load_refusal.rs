@@ -182,7 +182,7 @@ impl fmt::Display for LoadRefusal {
             }
             Refusal::NoSockets { answer } => write!(f, "cannot create sockets: {answer}"),
             Refusal::NoConnection { answer } => {
-                write!(f, "cannot connect over 127.0.0.1: {answer}")
+                write!(f, "cannot connect to 127.0.0.1: {answer}")
             }
             Refusal::UnknownLoad { name } => write!(f, "there is no load {name}"),
             Refusal::CpusDenied { cpus, answer } => {

@@ -53,7 +53,7 @@ const OPTIONS: &[(&str, &[&str], &[&str])] = &[
     ("[cpu] boost", &["0"], &["no-turbo"]),
 ];
 
-/// What a setting is for cpushield, except words of the kernel's command line.
+/// What a setting is for cpushield, except words of the kernel command line.
 pub(super) fn find_meaning(setting: &ToolSetting) -> SettingMeaning {
     let Ok(value) = &setting.value else { return SettingMeaning::Unknown };
     let fits = |values: &[&str]| values.is_empty() || values.contains(&value.as_str());

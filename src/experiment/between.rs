@@ -31,7 +31,7 @@ pub struct Difference {
 pub enum DifferenceSubject {
     /// The kernel's release.
     Kernel,
-    /// A word of the kernel's command line.
+    /// A word of the kernel command line.
     Parameter {
         /// Its name.
         name: String,

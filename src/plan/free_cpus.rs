@@ -63,9 +63,9 @@ pub enum CpuHolder {
         /// Its directory.
         path: String,
     },
-    /// The kernel's command line takes them out of scheduling (`isolcpus=`).
+    /// The kernel command line takes them out of scheduling (`isolcpus=`).
     Isolcpus,
-    /// The kernel's command line stops their tick (`nohz_full=`).
+    /// The kernel command line stops their tick (`nohz_full=`).
     NohzFull,
 }
 
@@ -74,8 +74,8 @@ impl fmt::Display for CpuHolder {
         match self {
             CpuHolder::Shield { name } => write!(f, "shield {name}"),
             CpuHolder::Cpuset { path } => write!(f, "cpuset {path}"),
-            CpuHolder::Isolcpus => f.write_str("isolcpus= on the kernel's command line"),
-            CpuHolder::NohzFull => f.write_str("nohz_full= on the kernel's command line"),
+            CpuHolder::Isolcpus => f.write_str("isolcpus= on the kernel command line"),
+            CpuHolder::NohzFull => f.write_str("nohz_full= on the kernel command line"),
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             holdings.iter().map(|it| format!("{} {}", it.cpus, it.holder)).collect()
         };
         assert_eq!(shown(&free.taken), ["2 shield a", "7 cpuset /c/user"]);
-        assert_eq!(shown(&free.isolated), ["5-6 isolcpus= on the kernel's command line"]);
+        assert_eq!(shown(&free.isolated), ["5-6 isolcpus= on the kernel command line"]);
         // Without the journal, the cgroups name the shields.
         assert_eq!(find_free_cpus(&machine, None), free);
     }

@@ -187,7 +187,7 @@ mod tests {
         let plan = planned(&machine, &[]);
         assert_eq!(
             missing_subjects(&machine, &plan, &["cpu-hotplug-cycle"]),
-            ["CPU 3 offline and online"]
+            ["hotplug cycle of CPU 3"]
         );
         assert_eq!(missing_subjects(&machine, &plan, &[]), [""; 0]);
     }

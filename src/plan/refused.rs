@@ -183,8 +183,8 @@ impl fmt::Display for PlanRefusal {
             }
             PlanRefusal::RestoringInterrupts { tunable, disturbance } => write!(
                 f,
-                "this version of the shield drops {tunable}; restoring its settings interrupts \
-                 other shields: {disturbance}"
+                "the new version of the shield drops {tunable}, but restoring the old settings \
+                 disturbs other shields: {disturbance}"
             ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::Node(refusal) => refusal.fmt(f),
@@ -222,7 +222,7 @@ impl fmt::Display for PlanRefusal {
 fn hint_device(name: &str, known: &[String]) -> String {
     if name.contains(':') {
         let node = format!("/sys/bus/pci/devices/{name}/numa_node");
-        return format!("for a PCI address, pass its node to --node: cat {node}");
+        return format!("name its node instead: --node N; this prints N: cat {node}");
     }
     // The name of a partition begins with that of its disk.
     let given = name.trim_start_matches("/dev/");

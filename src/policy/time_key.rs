@@ -8,7 +8,7 @@ pub(super) fn deserialize_span<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<u64>, D::Error> {
     #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a time with its unit, such as \"5us\"")]
+    #[serde(untagged, expecting = "expected a time with a unit, such as \"5us\"")]
     enum SpanText {
         Text(String),
         Number(i64),
@@ -20,7 +20,7 @@ pub(super) fn deserialize_span<'de, D: Deserializer<'de>>(
             Err(why) => why,
         },
         SpanText::Number(number) => {
-            format!("{number} has no unit; write a time with its unit, such as \"5us\"")
+            format!("{number} has no unit; write a time with a unit, such as \"5us\"")
         }
     };
     Err(serde::de::Error::custom(why))
@@ -33,11 +33,11 @@ mod tests {
     #[test]
     fn a_time_without_a_unit_and_a_time_of_0_are_refused() {
         for (value, said) in [
-            ("20", "20 has no unit; write a time with its unit, such as \"5us\""),
-            ("0", "0 has no unit; write a time with its unit, such as \"5us\""),
+            ("20", "20 has no unit; write a time with a unit, such as \"5us\""),
+            ("0", "0 has no unit; write a time with a unit, such as \"5us\""),
             ("\"0us\"", "the time must be longer than 0"),
             ("\"0.0s\"", "the time must be longer than 0"),
-            ("true", "expected a time with its unit, such as \"5us\""),
+            ("true", "expected a time with a unit, such as \"5us\""),
         ] {
             for key in ["max_gap", "max_latency"] {
                 let text = format!("[shield.a.limits]\n{key} = {value}\n");

@@ -72,7 +72,7 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
         let cpus = if several { format!(" ({})", named(&row.cpus)) } else { String::new() };
         TextLine::new(format!("{n}  {}{cpus}", row.name)).below()
     }));
-    lines.push(TextLine::new("Order of the rows; each row runs all columns"));
+    lines.push(TextLine::new("Order of the rows; each row is measured with all columns"));
     for boot in &dry_run.boot_periods {
         let parameters = if boot.boot.is_original() {
             "with the current boot parameters".to_owned()

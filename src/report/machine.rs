@@ -21,7 +21,7 @@ const CPUS_MAX: usize = 32;
 /// Names that one line lists; the others are counted.
 const NAMES_MAX: usize = 6;
 
-/// The blocks of `cpushield survey`; `findings` are those about the kernel's command line.
+/// The blocks of `cpushield survey`; `findings` are those about the kernel command line.
 #[must_use]
 pub fn blocks(machine: &Machine, findings: &[LintFinding]) -> Vec<ReportBlock> {
     let mut blocks = lint_blocks(findings);
@@ -438,7 +438,7 @@ fn activity(machine: &Machine) -> Vec<TextLine> {
 fn interrupts(machine: &Machine) -> Vec<TextLine> {
     // The reason is among what could not be read.
     if machine.notes.iter().any(|note| note.what == "/proc/interrupts") {
-        return vec![TextLine::new("it is unknown which interrupts are in use")];
+        return vec![TextLine::new("the interrupts in use are unknown")];
     }
     let used: Vec<&Irq> = machine.irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
     let movable = used.iter().filter(|irq| irq.movable == IrqMovability::Yes).count();

@@ -121,10 +121,14 @@ pub fn warnings(plan: &Plan) -> Option<ReportBlock> {
 
 fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let already: usize = plan.already.values().sum();
+    let tunables = match plan.already.first_key_value() {
+        Some((tunable, _)) if plan.already.len() == 1 => tunable.clone(),
+        _ => many(plan.already.len(), "tunable"),
+    };
     let already = match already {
         0 => String::new(),
-        1 => "; 1 setting is already set".to_owned(),
-        n => format!("; {n} settings are already set"),
+        1 => format!("; 1 setting of {tunables} is already set"),
+        n => format!("; {n} settings of {tunables} are already set"),
     };
     let title = format!("{}{already}", many(plan.steps.len(), "change"));
     if plan.steps.is_empty() {

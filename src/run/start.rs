@@ -126,7 +126,7 @@ fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
 fn policy_error(host: &Host, policy: SchedPolicy, error: cpushield_linux::Error) -> RunError {
     let mut hints = Vec::new();
     match (policy, error.errno()) {
-        _ if process::effective_user() != 0 => hints.push("run it as root".to_owned()),
+        _ if process::effective_user() != 0 => hints.push("run cpushield as root".to_owned()),
         (SchedPolicy::Fifo { .. } | SchedPolicy::Rr { .. }, Some(EPERM)) => {
             let groups = host.read("/proc/self/cgroup").unwrap_or_default();
             hints.extend(group_hints(&groups));

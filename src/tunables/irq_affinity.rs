@@ -40,7 +40,7 @@ An IO-APIC interrupt moves when it next arrives; until then `effective_affinity`
 Some drivers request their interrupts again, for example many network drivers when the link comes
 up. These interrupts then get the default mask.
 
-Cost: the housekeeping CPUs handle all interrupts.
+Cost: the housekeeping CPUs also handle every interrupt that was moved.
 
 Source: write_irq_affinity() in kernel/irq/proc.c (6.12);
 Documentation/core-api/irq/irq-affinity.rst; kernel-parameters.txt (isolcpus).";

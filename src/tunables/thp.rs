@@ -16,8 +16,9 @@ it copies them, the program's threads fault on that memory, and the CPUs of the 
 flush. This affects only programs that may use huge pages, and only memory that is not in huge pages
 yet.
 
-Off unless requested (`--on thp`): huge pages also save TLB misses. A workload that touches all its
-memory at startup, or calls prctl(PR_SET_THP_DISABLE), is not affected.
+Not applied unless requested (`--on thp`), because huge pages also avoid TLB misses. khugepaged does
+not disturb a workload whose memory is already in huge pages, or that calls
+prctl(PR_SET_THP_DISABLE).
 
 Cost: while the shield is active, every program gets only small pages for new memory.
 

@@ -13,10 +13,10 @@ Each CPU keeps its changes to memory counters locally. The work item vmstat_upda
 them to the global counters, by default every second after a change. It runs on the CPU itself and
 cannot be moved.
 
-Since 6.5 the kernel does not queue it on CPUs of `isolcpus=` and `nohz_full=` (commit
-be5e015d107d). Since 6.8 it does not queue it on CPUs of isolated partitions (commit 3232e7aad11e).
-Since 7.0 `nohz_full=` alone no longer has this effect (commit 1c3329df409b). Work that was queued
-before the shield was applied still runs. Older kernels always queue it.
+Up to 6.4 the kernel queues it on every CPU. Since 6.5 it does not do so on CPUs of `isolcpus=` and
+`nohz_full=` (commit be5e015d107d), and since 6.8 not on CPUs of isolated partitions (commit
+3232e7aad11e). Since 7.0 `nohz_full=` alone no longer has this effect (commit 1c3329df409b). Work
+that was queued before the shield was applied still runs.
 
 Cost: /proc/vmstat and /proc/meminfo may lag behind by a few hundred pages per CPU.
 

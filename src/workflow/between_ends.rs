@@ -33,7 +33,7 @@ pub struct MeasuredEnd {
     pub name: String,
     /// The kernel's release.
     pub kernel: Option<String>,
-    /// The kernel's command line, with the words that an experiment added.
+    /// The kernel command line, with the words that an experiment added.
     pub cmdline: Option<String>,
     /// The processor.
     pub processor: Option<String>,

@@ -5,7 +5,7 @@ use super::WorkContext;
 use super::experiment_cpus::at_row;
 use crate::boot::loaders::{BootLoader, FoundLoader};
 use crate::boot::plan as boot_plan;
-use crate::boot::{BootError, RowWords, check_row_kernel, check_row_words, loaders};
+use crate::boot::{BootError, RowWords, WordFault, check_row_kernel, check_row_words, loaders};
 use crate::experiment::{Matrix, RebootPermission, RowBoot};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
@@ -71,9 +71,15 @@ fn explain_error(error: BootError) -> Failure {
                 .hint(format!("choose one from the menu: {}", known.join(" or ")))
         }
         BootError::FaultyWord(faulty) => {
-            let advice = match faulty.fault.is_unknown() {
-                true => "if the parameter is correct: allow_unknown = true".to_owned(),
-                false => faulty.fault.advice(&faulty.word),
+            let advice = match &faulty.fault {
+                WordFault::NotInKernels { .. } => {
+                    "omit the parameter, or name a kernel that has it: kernel = \"RELEASE\""
+                        .to_owned()
+                }
+                fault if fault.is_unknown() => {
+                    "if the parameter is correct: allow_unknown = true".to_owned()
+                }
+                fault => fault.advice(&faulty.word),
             };
             Failure::faulty_word(message, &faulty, advice)
         }

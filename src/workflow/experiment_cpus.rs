@@ -188,7 +188,8 @@ fn no_cpus(
 ) -> Failure {
     let named_in_rows = planned.iter().flatten().map(|row| &row.cpus.measured);
     if let Some(first) = named_in_rows.clone().next() {
-        let why = "cpus is missing: the rows with a shield have their own CPUs";
+        let why =
+            "this row has neither a shield nor `cpus`, so it does not say which CPUs to measure";
         let failure = at_row(matrix, index, file, Failure::usage(why))
             .hint(format!("measure this row on the CPUs of another row: cpus = \"{first}\""))
             .hint("or set cpus at the top of the file, for all rows without their own");

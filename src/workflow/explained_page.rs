@@ -28,7 +28,7 @@ const COLUMNS_MAX: usize = 80;
 pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
     if words.trim().is_empty() {
         return Err(Failure::usage("the name to explain is empty")
-            .hint("list all names: cpushield explain"));
+            .hint("list the pages: cpushield explain"));
     }
     let page = find_page(words).or_else(|| find_page(&words.to_lowercase()));
     let page = page.map(with_instrument_link);
@@ -216,8 +216,13 @@ pub fn list_pages(pages: &[ExplainPage], width: usize) -> String {
         ("Instruments (latency)", "instrument"),
         ("Loads (latency --load)", "load"),
     ];
-    sections.map(|(title, kind)| format!("{title}\n{}", list_kind(pages, kind, width))).join("\n")
+    let lists = sections.map(|(title, kind)| format!("{title}\n{}", list_kind(pages, kind, width)));
+    format!("{}\n{MORE_NAMES}", lists.join("\n"))
 }
+
+/// The names that are not in the list.
+const MORE_NAMES: &str =
+    "More names: keys of the policy, terms of the glossary, culprits from a table";
 
 fn list_kind(pages: &[ExplainPage], kind: &str, width: usize) -> String {
     let pages = pages.iter().filter(|page| page.kind == kind);
@@ -238,7 +243,7 @@ fn unknown_name(name: &str) -> Failure {
     for near in nearest(name, &known) {
         failure = failure.hint(format!("did you mean {near}?"));
     }
-    failure.hint("list all names: cpushield explain")
+    failure.hint("list the pages: cpushield explain")
 }
 
 #[cfg(test)]

@@ -7,8 +7,11 @@ use std::path::Path;
 /// Reads a file that the user named.
 ///
 /// # Errors
-/// The file does not exist, is not text, or cannot be read.
+/// The name is empty; the file does not exist, is not text, or cannot be read.
 pub fn read_file(files: &UserFiles, file: &Path) -> Result<String, Failure> {
+    if file.as_os_str().is_empty() {
+        return Err(Failure::usage("the name of a file is empty"));
+    }
     files.read(file).map_err(|error| {
         let denied = error.is_forbidden();
         let failure = Failure::from(error);

@@ -1,6 +1,7 @@
 //! `experiment FILE --minimize`: finds the least set of options of a row that meets a goal.
 
 use super::WorkContext;
+use super::experiment_boots::check_row_boots;
 use super::experiment_cpus::choose_row_cpus;
 use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
@@ -46,7 +47,11 @@ pub struct MinimizeRequest {
 pub fn dry_run(work: &WorkContext<'_>, request: &MinimizeRequest) -> Result<SearchDryRun, Failure> {
     let machine = survey_machine(&work.host, &work.store);
     let (search, cpus) = make_search(work, &machine, request)?;
-    Ok(describe_search(&search, &request.file.matrix, cpus))
+    let ExperimentFile { name, matrix, .. } = &request.file;
+    let index = choose_row(matrix, request.row.as_deref(), request.reboot)?;
+    let whole = matrix.with_row(index, whole_row(&search));
+    check_row_boots(work, &machine, &whole, name, request.reboot)?;
+    Ok(describe_search(&search, matrix, cpus))
 }
 
 /// Runs a search. Returns its results; `None` if it continues after a reboot.

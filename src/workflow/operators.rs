@@ -217,8 +217,9 @@ fn ask_once(
         Err(error) if error.is_absent() => {
             let program = host.read_link("/proc/self/exe")?;
             let command = ["sudo", "-n", &program, OPERATOR_COMMAND];
-            host.ask_program(&command, &line, OPERATOR_TIMEOUT).map_err(|_| {
-                let why = format!("{socket} does not exist, and sudo does not permit this command");
+            host.ask_program(&command, &line, OPERATOR_TIMEOUT).map_err(|error| {
+                let sudo = command.join(" ");
+                let why = format!("{socket} does not exist, and `{sudo}` failed: {error}");
                 let failure = Failure::machine(why)
                     .hint("create the socket as root (needs systemd): cpushield enable");
                 failure.hint(explain_sudoers(host, public.operators.as_ref(), &program))

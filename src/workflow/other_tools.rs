@@ -29,7 +29,7 @@ pub fn import_policy(work: &WorkContext<'_>, tool: OtherTool) -> Result<Imported
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportFormat {
-    /// Parameters for the kernel's command line.
+    /// Parameters for the kernel command line.
     KernelParameters,
     /// A tuned profile.
     Tuned,

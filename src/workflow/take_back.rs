@@ -29,11 +29,13 @@ pub(super) fn take_back(
     let mut touched = false;
     for shield in done.iter().rev() {
         let name = &shield.plan.shield.name;
-        let (restored, outcome) = match (shield.what, &shield.before) {
-            (ShieldEffect::Made, _) => (undo_made(work, name), format!("undone: shield {name}")),
+        let (restored, outcome, missed) = match (shield.what, &shield.before) {
+            (ShieldEffect::Made, _) => {
+                (undo_made(work, name), format!("undone: shield {name}"), "not undone")
+            }
             (ShieldEffect::Changed, Some(before)) => {
                 let put_back = format!("restored: shield {name} on CPU {}", before.shield.cpus);
-                (put_back_version(work, before), put_back)
+                (put_back_version(work, before), put_back, "not restored")
             }
             (ShieldEffect::Changed | ShieldEffect::Kept, _) => continue,
         };
@@ -42,7 +44,7 @@ pub(super) fn take_back(
             Ok(()) => failure.message.push_str(&format!("\n  {outcome}")),
             Err(why) => {
                 is_complete = false;
-                failure.message.push_str(&format!("\n  not restored: shield {name}: {why}"));
+                failure.message.push_str(&format!("\n  {missed}: shield {name}: {why}"));
             }
         }
     }

@@ -134,7 +134,7 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
     assert_eq!(all, "the running kernel was booted with all parameters: there is nothing to add");
     machine.write("run/ostree-booted", "");
     let named = plan_with("ro nohz_full=3\n");
-    assert!(named.starts_with("first remove from the kernel's command line: nohz_full=3"));
+    assert!(named.starts_with("first remove from the kernel command line: nohz_full=3"));
     assert!(named.contains("--append-if-missing=nohz_full=2-3"), "{named}");
 }
 

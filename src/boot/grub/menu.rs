@@ -39,7 +39,7 @@ pub struct MenuEntry {
     pub kernel: Option<String>,
     /// Its initial RAM disks, in order.
     pub ramdisks: Vec<String>,
-    /// The kernel's command line.
+    /// The kernel command line.
     pub args: String,
     /// Its first line in the file, from 1.
     pub line: usize,

@@ -16,7 +16,7 @@ pub struct LoaderEntry {
     pub title: String,
     /// The loader's name for it.
     pub id: Option<String>,
-    /// The kernel's command line.
+    /// The kernel command line.
     pub args: String,
     /// Whether this tool made it.
     pub ours: bool,

@@ -291,7 +291,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let from = line.len() - line.trim_start().len();
     let args = from..from + line.trim().len();
     if args.is_empty() {
-        return Err((1, "expected the kernel's command line"));
+        return Err((1, "expected the kernel command line"));
     }
     if let Some(extra) = text.lines().skip(1).position(|line| !line.trim().is_empty()) {
         return Err((extra + 2, "expected only one line"));

@@ -136,7 +136,7 @@ section \"Latency Testing with RTAI >3.10\".",
 pub(super) const NOHZ: KernelParameter = KernelParameter {
     name: "isolcpus-nohz",
     keyword: "isolcpus",
-    summary: "stop the tick on these CPUs, without the other effects of nohz_full=",
+    summary: "stop the tick as nohz_full= does; up to 6.12 without its other effects",
     page: "\
 The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 it has
 no other effect: unbound work, timers and new kernel threads stay on the CPUs, whereas `nohz_full=`

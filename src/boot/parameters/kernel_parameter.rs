@@ -29,7 +29,7 @@ pub enum ParameterOffer {
 pub struct KernelParameter {
     /// Its name for `--on` and `explain`.
     pub name: &'static str,
-    /// Its name on the kernel's command line.
+    /// Its name on the kernel command line.
     pub keyword: &'static str,
     /// One line for lists.
     pub summary: &'static str,

@@ -16,7 +16,7 @@ SMT siblings share a core: a task on one slows the other down, even when both ar
 takes whole cores and leaves the extra siblings idle, which needs no parameter. `nosmt` switches the
 siblings of every core off.
 
-Cost: half of the machine's hardware threads.
+Cost: each core keeps one hardware thread. Where every core has two, that is half of all CPUs.
 
 It came with Linux 4.19. Series that were maintained in August 2018, such as 4.14, have it in their
 later stable releases.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct WatchedMachine {
     /// The kernel's release; `None` when it cannot be read.
     pub kernel: Option<String>,
-    /// The kernel's command line; `None` when it cannot be read.
+    /// The kernel command line; `None` when it cannot be read.
     pub cmdline: Option<String>,
     /// The processor's name; `None` where `/proc/cpuinfo` has none.
     pub processor: Option<String>,

@@ -27,11 +27,12 @@ impl LoadKind for HackbenchLoad {
 
     fn page(&self) -> &'static str {
         "Runs `hackbench -T -g GROUPS -l 100` repeatedly, with a group of 40 threads for each CPU: \
-         40000 messages per group in each run. It uses threads (-T), so the end of one process \
-         always ends all of them. `--load messages` is similar and does not need the program.\n\n\
+         40000 messages per group in each run. With -T all threads are in one process, so killing \
+         that process ends them all. `--load messages` is similar and does not need the \
+         program.\n\n\
          The count is the number of messages of completed runs: in each group, 20 senders send 100 \
-         messages to each of 20 receivers. The run that is interrupted at the end does not \
-         count.\n\n\
+         messages to each of 20 receivers. The run in progress at the end is not \
+         counted.\n\n\
          Source: hackbench(8) and hackbench.c of rt-tests 2.4."
     }
 

@@ -24,11 +24,11 @@ impl LoadKind for NetworkLoad {
     }
 
     fn page(&self) -> &'static str {
-        "Each CPU adds a pair of threads with a TCP stream over 127.0.0.1: one sends in writes of \
-         4 KiB (TCP_NODELAY), the other receives. The kernel chooses the ports, and connections \
-         of other programs are not accepted. Packets of the loopback device pass through the \
-         whole network stack, and their NET_RX softirqs run on the sending CPU. There are no \
-         interrupts of a network card, and no packet leaves the machine.\n\n\
+        "For each CPU, a pair of threads uses a TCP stream over 127.0.0.1: one sends 4 KiB per \
+         write (TCP_NODELAY), the other receives. The kernel chooses the ports, and connections \
+         from other programs are dropped. Loopback packets pass through the whole network stack, \
+         and their NET_RX softirqs run on the sending CPU. No network card raises interrupts, \
+         and no packet leaves the machine.\n\n\
          The count is the number of bytes received.\n\n\
          Source: loopback_xmit() in drivers/net/loopback.c, __netif_rx() and enqueue_to_backlog() \
          in net/core/dev.c (6.12)."

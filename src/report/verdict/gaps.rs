@@ -104,7 +104,7 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
             seen.cpu
         ),
         (n, _) if n == gaps.count => {
-            "the other gaps come from the firmware, according to the SMI counter".to_owned()
+            "the firmware caused all other gaps, according to the SMI counter".to_owned()
         }
         (n, _) => format!(
             "the firmware caused {n} of the other gaps, according to the SMI counter; the cause of \
@@ -161,7 +161,7 @@ mod tests {
                 Some(9),
                 None,
                 None,
-                "the other gaps come from the firmware, according to the SMI counter",
+                "the firmware caused all other gaps, according to the SMI counter",
             ),
             (
                 Some(1),

@@ -31,7 +31,7 @@ fn check_blink(text: Option<&str>) -> Option<SurveyFinding> {
             "the cursor of the framebuffer console blinks".to_owned(),
             "about five times a second, a work item for the cursor runs on the CPU that last wrote \
              to the console; a shield stops it (tunable console-cursor-blink), as does \
-             vt.global_cursor_default=0 on the kernel's command line",
+             vt.global_cursor_default=0 on the kernel command line",
         )
     })
 }

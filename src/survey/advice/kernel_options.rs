@@ -16,7 +16,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
         "CONFIG_LOCKUP_DETECTOR",
         "lockup-detector",
         "every few seconds, timers of the lockup detector interrupt each watched CPU; a shield \
-         takes its CPUs out (tunable watchdog), and nowatchdog on the kernel's command line \
+         takes its CPUs out (tunable watchdog), and nowatchdog on the kernel command line \
          disables the detector",
     ),
     ("CONFIG_IRQSOFF_TRACER", "irqsoff-tracer", "it adds latency even when nothing is traced"),

@@ -92,7 +92,7 @@ pub enum SettingTarget {
         /// The file.
         path: String,
     },
-    /// A word of the kernel's command line, which is the value.
+    /// A word of the kernel command line, which is the value.
     BootParameter,
     /// An option whose meaning only the tool knows.
     ToolOption,

@@ -44,10 +44,11 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let now = group.and_then(|group| group.partition.clone());
     let path = format!("{dir}/cpuset.cpus.partition");
     let (kind, reason) = match shield.balanced {
-        true => ("root", "other programs cannot enter"),
+        true => ("root", "programs outside the shield cannot use these CPUs"),
         false => (
             "isolated",
-            "other programs cannot enter, and the scheduler does not balance load there",
+            "programs outside the shield cannot use these CPUs, and the scheduler does not balance \
+             load there",
         ),
     };
     wanted.push(WantedChange::write(now, &path, kind, ValueComparison::Text, reason).required());

@@ -1,4 +1,4 @@
-//! The kernel's command line, and its parameters that isolate CPUs.
+//! The kernel command line, and its parameters that isolate CPUs.
 
 use super::TextError;
 use crate::cpuset::CpuSet;
