@@ -269,8 +269,8 @@ fn write_interrupts_disabled(
     let (width, window) = (exact_duration(width_ns), exact_duration(window_ns));
     write!(
         f,
-        "interrupts were disabled on CPU {cpus} for {width} of every {window}: everything else \
-         there waited, and the rest of the time was not observed"
+        "interrupts were disabled on CPU {cpus} for {width} at a time, at most once every \
+         {window}: everything else there waited, and the rest of the time was not observed"
     )
 }
 
@@ -332,7 +332,9 @@ impl fmt::Display for MeasurementPause {
 impl fmt::Display for LostPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LostPart::LastSecond => f.write_str("the last second of the previous part is lost"),
+            LostPart::LastSecond => {
+                f.write_str("what the previous part measured after its last save is lost")
+            }
         }
     }
 }

@@ -365,8 +365,8 @@ mod tests {
         assert_eq!(found.notes, std::slice::from_ref(&resumed));
         assert_eq!(
             resumed.to_string(),
-            "part 2 began 7s after the previous part ended; the last second of the previous part \
-             is lost"
+            "part 2 began 7s after the previous part ended; what the previous part measured after \
+             its last save is lost"
         );
         // A third part, of another boot.
         let third = join_parts(&found, &part(&a, 500, "y"), LatencyLimits::default()).unwrap();

@@ -29,9 +29,9 @@ impl Instrument for EventFd {
          the clock, writes the time to shared memory and adds 1 to the counter. The figure \
          includes everything that `wakeup` measures, but through a file instead of a futex: two \
          system calls through the VFS, the counter's lock and its wait queue. It is the cost of a \
-         message between programs that wait in read, poll or epoll. Examples are io_uring, KVM's \
-         irqfd and most event loops; a thread in epoll_wait pays for that call as well. The \
-         difference from a run of `wakeup` is the cost of the file.\n\n\
+         message to a program that waits in read, poll or epoll, as event loops do. With KVM's \
+         ioeventfd, a guest wakes QEMU in this way. A thread in epoll_wait pays for that call as \
+         well. The difference from a run of `wakeup` is the cost of the file.\n\n\
          The figure does not include the waker's own delay. The limits of `wakeup` apply here too: \
          the waker is an ordinary program, and its slow calls are counted. A period counts as \
          missed if the sleeper has not answered the wakeup before it.\n\n\

@@ -33,18 +33,19 @@ impl Instrument for HardwareInstrument {
     }
 
     fn page(&self) -> &'static str {
-        "The kernel's hwlat tracer has a thread on each CPU. It disables interrupts for 10 ms of \
-         every 20 ms and polls the clock during that time. Only an NMI can run then. So a gap \
-         between two reads of the clock was taken by the firmware (system management mode), a \
-         hypervisor, the memory or the bus. No other instrument disturbs the CPU as much: \
-         everything else on it stops for 10 ms, and so does any CPU that waits for it. The \
-         instrument is refused while a program runs in the shield; never use it on a production \
-         machine.\n\n\
+        "The kernel's hwlat tracer has a thread on each measured CPU. It disables interrupts for \
+         10 ms and polls the clock during that time. Then it sleeps for 10 ms, rounded up to whole \
+         ticks of CONFIG_HZ. While interrupts are disabled, only an NMI or a machine check can \
+         run. So a gap between two reads of the clock comes from one of those or from below the \
+         kernel: firmware (system management mode), a hypervisor, the memory, the bus. No other \
+         instrument disturbs the CPU as much: everything else on it stops for 10 ms, and so does \
+         any CPU that waits for it. The instrument is refused while a program runs in the shield; \
+         never use it on a production machine.\n\n\
          A sample is the longest gap of one such window, if that gap is 2 µs or longer. The tracer \
          rounds down to whole microseconds; the result shows the next higher microsecond, which \
          the gap did not reach. The time of a sample is the end of its window, up to 10 ms later. \
-         The other half of the time is not observed, so rare events need long runs. A run without \
-         a gap is a result, too.\n\n\
+         At least half of the time is not observed, so rare events need long runs. A run without a \
+         gap is a result, too.\n\n\
          The result also shows the number of SMIs that the processor counted on each CPU (Intel: \
          MSR 0x34, through the msr module; AMD: an event from Zen 2 on; `cpushield explain smi`). \
          A gap without an SMI was not caused by the firmware, or the processor does not count \
@@ -52,7 +53,7 @@ impl Instrument for HardwareInstrument {
          distinguish them from gaps that the kernel causes.\n\n\
          The tracer's settings and tracing_thresh affect the whole machine. They are restored like \
          those of `kernel`.\n\n\
-         Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_cpu_fn() and \
+         Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_fn() and \
          hwlat_tracer_reset() in kernel/trace/trace_hwlat.c (6.12); per-cpu mode since 5.14; Intel \
          SDM volume 4, MSR_SMI_COUNT."
     }

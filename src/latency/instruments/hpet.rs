@@ -57,11 +57,13 @@ impl Instrument for DeviceTimer {
          that came before the thread read the file are counted as missed. There is one thread on \
          one CPU. A period must be a second divided by a whole number; rates above \
          dev.hpet.max-user-freq (64 Hz) need CAP_SYS_RESOURCE.\n\n\
-         The instrument is refused where the kernel does not let programs map the page; a kernel \
-         with CONFIG_HPET_MMAP allows it when booted with hpet_mmap=1. Without the page, the due \
-         time of an interrupt is unknown. It is also refused where no timer is free: the kernel \
-         reserves the first two where they replace the legacy timer and clock, and some processors \
-         have no others.\n\n\
+         The instrument is refused where the kernel does not let programs map the page. With \
+         CONFIG_HPET_MMAP, hpet_mmap=1 allows it and hpet_mmap=0 forbids it; \
+         CONFIG_HPET_MMAP_DEFAULT is the default. Without the page, the due time of an interrupt \
+         is unknown. It is also refused where no timer is free. The kernel reserves the first one, \
+         and with CONFIG_HPET_EMULATE_RTC the second, where they replace the legacy timer and \
+         clock. It also reserves those that it uses itself with message interrupts. Some \
+         processors have no others.\n\n\
          Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
          hpet_mmap(); hpet_reserve_platform_timers() in arch/x86/kernel/hpet.c; IA-PC HPET \
          specification 1.0a, 2.3."

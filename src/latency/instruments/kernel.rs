@@ -31,14 +31,14 @@ impl Instrument for KernelInstrument {
     }
 
     fn page(&self) -> &'static str {
-        "The kernel's timerlat tracer, which rtla uses too, arms a timer on each CPU and records \
-         how late each stage of a wakeup was. All stages count from the moment when the timer was \
-         due. `irq`: its handler ran. This includes code with interrupts disabled, other \
+        "The kernel's timerlat tracer, which rtla uses too, arms a timer on each measured CPU. It \
+         records how late each stage of a wakeup was. All stages count from the moment when the \
+         timer was due. `irq`: its handler ran. This includes code with interrupts disabled, other \
          interrupts, an idle state of the CPU, and everything below the kernel. `thread`: the \
-         thread that it woke ran. This adds the scheduler, softirqs, threads of higher priority, \
-         and code that cannot be preempted. `user`: that thread was back in user mode and made its \
-         next system call. Each stage includes the stages before it. The result shows the stages \
-         separately and never adds them up.\n\n\
+         thread that it woke ran. This adds the scheduler, later interrupts, softirqs, threads of \
+         higher priority, and code that cannot be preempted. `user`: that thread was back in user \
+         mode and made its next system call. Each stage includes the stages before it. The result \
+         shows the stages separately and never adds them up.\n\n\
          From 6.5 on, cpushield provides the threads. They run in the shield's cgroup, with the \
          requested policy, as with `timer`. Older kernels have no `user` stage and use kernel \
          threads, timerlat/N, which start as SCHED_FIFO 95. They get the requested policy, are not \

@@ -31,16 +31,19 @@ impl Instrument for SpinInstrument {
     }
 
     fn page(&self) -> &'static str {
-        "A thread polls the time stamp counter. A sample is a gap of a microsecond or more between \
-         two reads. A gap that is longer than all earlier gaps is also a sample. So the worst gap \
-         is known even if no gap takes a microsecond. Percentiles are those of the gaps, not of \
-         all reads. This is what a program that polls and never enters the kernel sees; `verify` \
-         runs the same loop and names the cause of each gap.\n\n\
-         The thread is always an ordinary one (SCHED_OTHER): a real-time thread that never sleeps \
-         would starve the kernel's threads on its CPU, and PREEMPT_RT kernels hang then. Only a \
-         shield keeps other ordinary programs off its CPU.\n\n\
+        "A thread polls the clock: on x86 the time stamp counter. A sample is a gap of a \
+         microsecond or more between two reads. A gap that is longer than all earlier gaps is also \
+         a sample. So the worst gap is known even if no gap takes a microsecond. Percentiles are \
+         those of the gaps, not of all reads. This is what a program that polls and never enters \
+         the kernel sees. `verify` runs the same loop, and names the cause of each gap that its \
+         witnesses saw.\n\n\
+         The thread is always an ordinary one (SCHED_OTHER). From a real-time thread that never \
+         sleeps, the kernel would take the CPU, and that would show as gaps: up to 6.11 by \
+         kernel.sched_rt_runtime_us, since 6.12 by the fair server. Where neither limits it, it \
+         would starve the kernel's threads on its CPU, and PREEMPT_RT kernels hang then. On a CPU \
+         that is not isolated, by a shield or with isolcpus=, other ordinary programs run too.\n\n\
          Source: rdtsc_ordered() in arch/x86/include/asm/tsc.h (6.12); on other processors \
-         clock_gettime(2)."
+         clock_gettime(2); for real-time threads, commit 5f6bd380c7bd (6.12)."
     }
 
     fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {

@@ -36,16 +36,16 @@ impl LoadKind for DiskLoad {
     }
 
     fn page(&self) -> &'static str {
-        "The load uses an unnamed file of 64 MiB, or of a tenth of the free space if that is \
-         less. The file is in $TMPDIR, otherwise in cpushield's state directory, otherwise in \
-         /var/tmp. It disappears when its process ends, however that happens. A thread for each \
-         CPU, at most eight, reads blocks of 64 KiB with O_DIRECT. Each thread reads the blocks \
-         in a different order. Each read goes to the disk, unless the cache of the disk or of a \
-         hypervisor has the data. Ten times a second, each thread writes one block and waits \
-         until it is on the disk (fdatasync), so the file system works too. More writes would \
-         wear out flash memory. Where the file system does not support O_DIRECT, the page cache \
-         drops the data after each read, and the result says so. A directory in memory (tmpfs) is \
-         refused.\n\n\
+        "The load uses an unnamed file of 64 MiB, or of a tenth of the free space if that is less. \
+         The file is in $TMPDIR, otherwise in cpushield's state directory, otherwise in /var/tmp. \
+         It disappears when its process ends, however that happens. A thread for each CPU, at most \
+         eight, reads blocks of 64 KiB with O_DIRECT. Each thread reads the blocks in a different \
+         order. Each read goes to the disk, unless a cache below the page cache has the data: that \
+         of the disk, a RAID controller, a hypervisor or ZFS. At most ten times a second, each \
+         thread writes one block and waits until it is on the disk (fdatasync). So the file system \
+         works too. More writes would wear out flash memory. Where the file system does not \
+         support O_DIRECT, the page cache drops the data after each read, and the result says so. \
+         A directory in memory (tmpfs) is refused.\n\n\
          The count is the number of bytes read and written.\n\n\
          Source: open(2), O_DIRECT and O_TMPFILE; posix_fadvise(2)."
     }

@@ -28,8 +28,9 @@ impl LoadKind for ForkLoad {
     fn page(&self) -> &'static str {
         "On each CPU, a separate process repeatedly forks a child that exits immediately. It waits \
          for the child to exit, and then writes to 32 pages of its own memory. Each of these \
-         writes causes a page fault (copy on write). The process has 4 MiB of memory, and every \
-         fork copies its page tables. There is at most one child on each CPU. Processes that have \
+         writes causes a page fault (copy on write); there are fewer faults where the kernel gives \
+         the process transparent huge pages. The process has 4 MiB of memory, and every fork \
+         copies its page tables. There is at most one child on each CPU. Processes that have \
          exited leave deferred work for the kernel: RCU callbacks and pages to free.\n\n\
          The count is the number of children that exited. lat_proc in lmbench measures the same \
          operation.\n\n\

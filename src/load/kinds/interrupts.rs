@@ -20,7 +20,7 @@ impl LoadKind for InterruptLoad {
     }
 
     fn summary(&self) -> &'static str {
-        "CPUs of the load that interrupt each other as fast as they can (membarrier)"
+        "CPUs of the load that interrupt each other all the time (membarrier)"
     }
 
     fn page(&self) -> &'static str {
@@ -29,11 +29,12 @@ impl LoadKind for InterruptLoad {
          process. It waits until all of them have answered. The threads are bound to the CPUs of \
          the load, so no other CPU is interrupted, and the load needs two CPUs. Together with \
          other loads, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
-         `disk` causes interrupts of devices, and `timers` those of the timer. A program cannot \
-         cause other kinds.\n\n\
+         `disk` causes interrupts of devices, `timers` those of the timer, and `messages` those \
+         that wake other CPUs.\n\n\
          The count is the number of function call interrupts (/proc/interrupts) on the CPUs of the \
-         load. It includes the few that other programs cause.\n\n\
-         Source: membarrier(2); membarrier_private_expedited() in kernel/sched/membarrier.c (6.12)."
+         load. It includes those that other programs and loads cause.\n\n\
+         Source: membarrier(2); membarrier_private_expedited() in kernel/sched/membarrier.c \
+         (6.12)."
     }
 
     fn unit(&self) -> &'static str {

@@ -29,8 +29,8 @@ impl LoadKind for MemoryLoad {
 
     fn page(&self) -> &'static str {
         "A thread on each CPU repeatedly copies a buffer of 32 MiB to another one. All buffers \
-         together take at most a quarter of the free memory. On most machines, the buffers are \
-         larger than a CPU's share of the last-level cache. So the load evicts a shielded \
+         together take at most a quarter of the available memory. On most machines, the buffers \
+         are larger than a CPU's share of the last-level cache. So the load evicts a shielded \
          CPU's data from any cache that it shares with the loaded CPUs, and it keeps the memory \
          channels busy. A shield against tasks and interrupts does not prevent that.\n\n\
          The count is the number of bytes copied; each is read once and written once. The Copy \

@@ -54,7 +54,7 @@ impl LoadKind for StressNgLoad {
          split at blanks, without a shell: `--load 'stress-ng:--cpu 2 --vm 1'`. Without arguments, \
          it runs a `--cpu` and a `--sock` stressor for each CPU. cpushield sets the duration, the \
          directory of the files and the format of the metrics, and refuses options that change \
-         them.\n\n\
+         them. It also refuses `--taskset`, `--sequential` and `--backoff`.\n\n\
          The result has a separate load for each stressor. The count is the number of stress-ng's \
          bogo operations. Use it only to compare the same stressor with different settings. The \
          counts cover all the time that stress-ng runs, including the warm-up.\n\n\

@@ -26,10 +26,12 @@ impl LoadKind for TimerLoad {
         "Four threads on each CPU repeatedly sleep for 100 µs. Their timer slack is 1 ns, so that \
          the kernel does not merge their timers. Up to 40000 timers a second expire on each CPU. \
          Each causes an interrupt, unless several are due at once. The timers stay on the CPU that \
-         armed them or move to a busy one (kernel.timer_migration). So they do not affect a \
+         armed them. Those of a nohz_full CPU may move to a CPU that is not nohz_full \
+         (kernel.timer_migration), inside or outside of the load. So they do not affect a \
          nohz_full CPU outside of the load.\n\n\
          The count is the number of sleeps that ended.\n\n\
-         Source: nanosleep(2); PR_SET_TIMERSLACK of prctl(2)."
+         Source: nanosleep(2); PR_SET_TIMERSLACK of prctl(2); get_nohz_timer_target() in \
+         kernel/sched/core.c (6.12)."
     }
 
     fn unit(&self) -> &'static str {
