@@ -44,8 +44,9 @@ impl Instrument for RealTimeClock {
          this duration. A slow call, such as one that another process delays by reading the RTC, \
          is repeated. Alarms of other programs are not counted. Only one program can have the \
          device open at a time, so there is one thread on one CPU. Rates above \
-         /sys/class/rtc/rtc0/max_user_freq (64 Hz) need CAP_SYS_RESOURCE, and a period must be a \
-         second divided by a whole number up to 8192.\n\n\
+         /sys/class/rtc/rtc0/max_user_freq need CAP_SYS_RESOURCE: that is 64 Hz, unless the \
+         clock's driver sets another limit. A period must be a second divided by a whole number up \
+         to 8192.\n\n\
          On PREEMPT_RT, disabling the events can hang a real-time thread forever, because it waits \
          for the softirq thread that it has preempted. So an ordinary thread of cpushield disables \
          them. A program with a real-time priority that is killed while it has the device open may \
