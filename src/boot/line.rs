@@ -31,7 +31,7 @@ pub enum ParameterConflict {
         /// The word to add.
         wanted: String,
     },
-    /// `isolcpus=nohz,…` and `nohz_full=` have different lists: the kernel refuses the second one
+    /// `isolcpus=nohz,…` and `nohz_full=` have different lists: the kernel ignores the second one
     /// ("Housekeeping: nohz_full= must match isolcpus=", kernel/sched/isolation.c).
     Mismatch {
         /// The word on the line.
@@ -67,8 +67,8 @@ impl fmt::Display for ParameterConflict {
             }
             ParameterConflict::Mismatch { present, wanted } => write!(
                 f,
-                "{present} is already on the command line; the kernel refuses {wanted} together \
-                 with it, because the lists differ"
+                "{present} is already on the command line; the lists differ, so the kernel would \
+                 ignore it or {wanted}, whichever comes later"
             ),
             ParameterConflict::Beyond { present, wanted } => write!(
                 f,

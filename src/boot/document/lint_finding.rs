@@ -416,7 +416,7 @@ impl LintFinding {
                         write!(f, "with {by}, the driver {driver} does not start")
                     }
                     OverrideEffect::MitigationsOff => {
-                        write!(f, "{by} switches every mitigation off")
+                        write!(f, "{by} overrides it")
                     }
                 }
             }

@@ -4,7 +4,9 @@ use super::lint_finding::LintFinding;
 use super::reason::{NextReason, UnknownReason};
 use crate::with_text;
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::{LIST_PER_ISOLATION, PARTITION_REFUSES_ISOLCPUS};
+use cpushield_linux::text::first_releases::{
+    LIST_PER_ISOLATION, ONE_ISOLATION_LIST, PARTITION_REFUSES_ISOLCPUS,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -183,8 +185,8 @@ impl fmt::Display for BootWarning {
             BootWarning::ManagedIrqs { parameter } => {
                 write!(
                     f,
-                    "this machine has managed interrupts, which only {parameter} keeps off these \
-                     CPUs"
+                    "this machine has managed interrupts; only {parameter} keeps them off these \
+                     CPUs, if their queues also serve other CPUs"
                 )?;
             }
         }
@@ -222,8 +224,8 @@ impl fmt::Display for DifferentLists {
             true => f.write_str("this kernel accepts both"),
             false => write!(
                 f,
-                "kernels before {LIST_PER_ISOLATION} ignore {isolcpus}, and later ones accept \
-                 both; what this kernel does is unknown"
+                "mainline kernels from {ONE_ISOLATION_LIST} on and before {LIST_PER_ISOLATION} \
+                 ignore {isolcpus}, and all others accept both; what this kernel does is unknown"
             ),
         }
     }

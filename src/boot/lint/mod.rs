@@ -250,7 +250,7 @@ mod tests {
                 "intel_idle.max_cstate=x has a value that the kernel does not accept; the \
                  parameter takes a number",
                 "maxcpus=abc has a value that the kernel does not accept; the parameter takes a \
-                 number",
+                 number; the kernel reads a word as 0 and starts only the boot CPU",
                 "nmi_watchdog=of has a value that the kernel does not accept; the parameter takes \
                  0, 1, panic or nopanic",
                 "idel=poll looks like a misspelled idle",

@@ -141,8 +141,8 @@ mod tests {
             (
                 "mitigations=off mds=full,nosmt spectre_v2=on",
                 vec![
-                    "spectre_v2=on has no effect: mitigations=off switches every mitigation off",
-                    "mds=full,nosmt has no effect: mitigations=off switches every mitigation off",
+                    "spectre_v2=on has no effect: mitigations=off overrides it",
+                    "mds=full,nosmt has no effect: mitigations=off overrides it",
                 ],
             ),
             // They ask for the same, or a later word decides.

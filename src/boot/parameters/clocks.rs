@@ -55,12 +55,14 @@ pub(super) const CLOCKSOURCE: KernelParameter = KernelParameter {
     summary: "use the time stamp counter as the clock source",
     page: "\
 A clock outside the CPU (HPET, ACPI) is slow to read: each clock_gettime() is then a system call
-that waits for the device. The kernel chooses the time stamp counter itself where it is reliable.
-`clocksource=tsc` selects it in any case.
+that waits for the device. The kernel chooses the time stamp counter itself, unless it has found the
+counter unstable or a hypervisor offers a clock with a higher rating. `clocksource=tsc` overrides
+the rating. With high-resolution timers or NO_HZ it does not select an unstable counter.
 
-Cost: if the counters of the CPUs differ, the time jumps.
+Cost: if the counters of the CPUs differ and the kernel does not notice it, the time jumps.
 
-Source: boot_override_clocksource() in kernel/time/clocksource.c (6.12).",
+Source: boot_override_clocksource() and __clocksource_select() in kernel/time/clocksource.c
+(6.12).",
     removes: &[Cause::Syscall],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest(

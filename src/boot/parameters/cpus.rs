@@ -53,15 +53,17 @@ pub(super) const RCU_NOCB_POLL: KernelParameter = KernelParameter {
     keyword: "rcu_nocb_poll",
     summary: "let RCU threads poll for callbacks",
     page: "\
-A CPU of `rcu_nocbs=` wakes the thread that runs its callbacks. With `rcu_nocb_poll` that thread
-polls every few milliseconds instead, so the shielded CPU need not wake any thread.
+A CPU of `rcu_nocbs=` that queues a callback wakes a kernel thread (rcuog) if none is awake for it.
+With `rcu_nocb_poll` that thread looks for callbacks in every jiffy (1 to 10 ms, by CONFIG_HZ). So
+the shielded CPU need not wake it. One such thread serves a group of CPUs.
 
-Cost: the housekeeping CPUs are never idle for long.
+Cost: each of these threads wakes the CPU that it runs on in every jiffy, even if that CPU is idle.
 
-Source: rcu_nocb_poll in kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.",
+Source: __call_rcu_nocb_wake() and nocb_gp_wait() in kernel/rcu/tree_nocb.h (6.12);
+Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Kthread],
     risk: Risk::Low,
-    offer: ParameterOffer::OnRequest("it keeps the housekeeping CPUs from idling"),
+    offer: ParameterOffer::OnRequest("its threads wake idle CPUs in every jiffy"),
     needs: &["CONFIG_RCU_NOCB_CPU"],
     since: Some(first_releases::RCU_NOCBS),
     backports: &[],
@@ -76,14 +78,17 @@ pub(super) const IRQAFFINITY: KernelParameter = KernelParameter {
     keyword: "irqaffinity",
     summary: "deliver interrupts to the other CPUs from the start",
     page: "\
-Sets the default affinity of new interrupts. At runtime the tunable `irq-affinity` moves the
-existing interrupts and sets the same mask for later ones. The parameter sets that mask before the
-first driver is loaded.
+Sets the default affinity of interrupts before the first driver is loaded. The kernel adds the boot
+CPU to the list. At runtime the tunable `irq-affinity` sets the same mask for later interrupts, and
+moves existing interrupts unless the kernel refuses to move them.
 
 cpushield proposes it only if you name CPUs. If it prepares all CPUs instead, the parameter would
-keep all interrupts on a few CPUs even while no shield is active.
+keep these interrupts on a few CPUs even while no shield is active.
 
-Cost: managed interrupts (queues of NVMe and network cards) ignore it.
+The mask has no effect on managed interrupts (queues of NVMe drives, virtio disks and other storage)
+and on per-CPU interrupts. A driver can also set another affinity.
+
+Cost: the other CPUs handle these interrupts.
 
 Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     removes: &[Cause::Irq],
@@ -104,19 +109,20 @@ pub(super) const DOMAIN: KernelParameter = KernelParameter {
     summary: "keep all other programs off these CPUs until you boot without it",
     page: "\
 Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
-Only a program that requests such a CPU runs on it. This is the method of the LinuxCNC wiki, and the
-only one for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels. cpushield proposes it for
-these kernels (for one core unless you name CPUs), and then never writes `nohz_full=`.
+Only a program that requests such a CPU runs on it. This is the method of the LinuxCNC wiki.
+cpushield proposes it for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels (for one core
+unless you name CPUs). It does not write `nohz_full=` for these kernels.
 
 It is written without a flag, which every kernel reads as `domain`; flags came with 4.15.
 
 The wiki says that RTAI for Linux 3.10 and later has a scheduler that needs no `isolcpus=`. So
 measure with and without it: `cpushield experiment`.
 
-Cost: other programs can use the CPUs only after another boot. The kernel does not balance tasks
-between these CPUs. Kernels from 6.7 to 6.17.2 cannot make them a cpuset partition (commit
-216217ebee16 fixes that), so any program can still pin itself to them. The tick, RCU callbacks and
-interrupts remain.
+Cost: other programs can use the CPUs only on request, or after another boot. The kernel does not
+balance tasks between these CPUs: the threads of a program stay where they are. Kernels from 6.7 to
+6.17.2 cannot make them a cpuset partition (commit 216217ebee16 fixes that), so any program can
+still pin itself to them. The tick, RCU callbacks, interrupts and the kernel threads of these CPUs
+remain.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c (6.12); isolated_cpu_setup() in
 kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2, for RTAI its
@@ -136,17 +142,19 @@ section \"Latency Testing with RTAI >3.10\".",
 pub(super) const NOHZ: KernelParameter = KernelParameter {
     name: "isolcpus-nohz",
     keyword: "isolcpus",
-    summary: "stop the tick as nohz_full= does; up to 6.12 without its other effects",
+    summary: "stop the tick as nohz_full= does; up to 6.13 with fewer other effects",
     page: "\
-The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does. Up to 6.12 it has
-no other effect: unbound work, timers and new kernel threads stay on the CPUs, whereas `nohz_full=`
-moves them away. Later kernels treat both alike. So `nohz_full=` is at least as good.
+The flag `nohz` stops the tick of a CPU that runs one task, as `nohz_full=` does, and offloads its
+RCU callbacks. Up to 6.13, unbound work, timers and new kernel threads stay on the CPUs, whereas
+`nohz_full=` of 6.12 moves them away. Since 6.14 (commit 1174b9344bc7) both are alike. So
+`nohz_full=` is at least as good.
 
-Cost: the same as for `nohz-full`: each entry into the kernel takes longer on these CPUs. Kernels
-refuse the flag together with a `nohz_full=` that names different CPUs.
+Cost: the same as for `nohz-full`: each entry into the kernel takes longer on these CPUs. If a
+`nohz_full=` names different CPUs, the kernel ignores the later of the two words.
 
 Source: housekeeping_isolcpus_setup() and housekeeping_nohz_full_setup() in
-kernel/sched/isolation.c (6.12); the flags came with commit 150dfee95f8a (4.15).",
+kernel/sched/isolation.c, rcu_init_nohz() in kernel/rcu/tree_nocb.h (6.12); the flags came with
+commit 150dfee95f8a (4.15).",
     removes: &[Cause::Tick],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("nohz_full= does this and more"),
@@ -224,11 +232,13 @@ __setup(\"nohz_full=\", …) in kernel/sched/isolation.c (6.12).",
 pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
     name: "isolcpus-managed-irq",
     keyword: "isolcpus",
-    summary: "keep managed interrupts (queues of NVMe, network cards) away where possible",
+    summary: "keep managed interrupts (of NVMe and other storage) away where possible",
     page: "\
-The kernel places managed interrupts itself and refuses to move them. With `isolcpus=managed_irq,`
-it prefers a housekeeping CPU for each queue whose CPUs include one. A queue whose CPUs are all
-shielded still interrupts them when a program there does I/O.
+The kernel places managed interrupts itself and refuses to move them on request. Storage drivers
+have them (NVMe, virtio disks, many SAS and RAID controllers), but few network drivers do. With
+`isolcpus=managed_irq,` the kernel prefers an online housekeeping CPU for each queue whose CPUs
+include one. A queue whose CPUs are all shielded still interrupts them when a program there does
+I/O.
 
 The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make its CPUs a cpuset
 partition (commit 216217ebee16 fixes that), so any program can still pin itself to them. Without the
@@ -238,7 +248,7 @@ one word with both flags.
 Cost: the other CPUs handle the interrupts of these queues.
 
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
-kernel/irq/manage.c (6.12).",
+kernel/irq/manage.c, the drivers that pass PCI_IRQ_AFFINITY (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("only where managed interrupts reach shielded CPUs"),
@@ -280,10 +290,10 @@ pub(super) const KTHREAD_CPUS: KernelParameter = KernelParameter {
     summary: "never written: mainline kernels do not have this parameter",
     page: "\
 Guides for some vendors' kernels recommend it. It was proposed for mainline but not accepted;
-mainline kernels pass the word to init. Before 7.0 `nohz_full=` has the intended effect: new kernel
-threads run on the other CPUs. Since 7.0 `isolcpus=` and isolated partitions have this effect
-(commit 041ee6f3727a), and the CPUs of a shield are such a partition. The tunable `kthreads` moves
-the existing threads.
+mainline kernels pass the word to init. From 5.9 (commit 9cc5b8656892) to 6.19, `nohz_full=` has the
+intended effect: new kernel threads run on the other CPUs. Since 7.0 `isolcpus=` and isolated
+partitions have this effect (commit 041ee6f3727a). On cgroup v2 the CPUs of a shield are such a
+partition. The tunable `kthreads` moves the existing threads that are not bound to a CPU.
 
 Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12); commit
 041ee6f3727a (7.0).",

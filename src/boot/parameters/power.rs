@@ -40,13 +40,14 @@ pub(super) const IDLE: KernelParameter = KernelParameter {
     keyword: "idle",
     summary: "make all idle CPUs spin instead of sleeping",
     page: "\
-A sleeping CPU takes time to wake. With `idle=poll` no CPU ever sleeps. The tunable `cpu-idle` has
-this effect for the shielded CPUs only, at runtime. A workload that polls never idles and needs
+A sleeping CPU takes time to wake. With `idle=poll` no CPU ever sleeps. The tunable `cpu-idle` keeps
+only the shielded CPUs from sleeping, at runtime. A workload that polls never idles and needs
 neither.
 
 Cost: heat, which slows the other CPUs down; idle SMT siblings run a busy loop on a shared core.
+Idle CPUs keep their tick, because the kernel does not stop it before polling.
 
-Source: idle_setup() in arch/x86/kernel/process.c (6.12).",
+Source: idle_setup() in arch/x86/kernel/process.c, do_idle() in kernel/sched/idle.c (6.12).",
     removes: &[],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
@@ -65,7 +66,8 @@ pub(super) const MAX_CSTATE: KernelParameter = KernelParameter {
     summary: "allow only shallow sleep states on all CPUs (ACPI driver)",
     page: "\
 Limits the sleep states that the ACPI driver uses; `cpu-idle` limits those of the shielded CPUs at
-runtime. Where the driver is intel_idle, also enable `intel-idle-max-cstate`.
+runtime. The driver intel_idle ignores the parameter; use `intel-idle-max-cstate` there.
+/sys/devices/system/cpu/cpuidle/current_driver names the driver.
 
 Cost: power, which limits the frequency that the other CPUs can reach.
 
@@ -88,9 +90,10 @@ pub(super) const INTEL_IDLE: KernelParameter = KernelParameter {
     summary: "allow only shallow sleep states on all CPUs (Intel's driver)",
     page: "\
 Like `processor-max-cstate`, for the driver intel_idle. The value 0 would switch the driver off and
-use the ACPI driver; 1 keeps it, with its shallowest state.
+use the ACPI driver; 1 keeps it, with polling and its shallowest sleep state.
 
-Source: max_cstate in drivers/idle/intel_idle.c (6.12); Documentation/admin-guide/pm/intel_idle.rst.",
+Source: max_cstate in drivers/idle/intel_idle.c (6.12);
+Documentation/admin-guide/pm/intel_idle.rst.",
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
@@ -108,14 +111,16 @@ pub(super) const INTEL_PSTATE: KernelParameter = KernelParameter {
     keyword: "intel_pstate",
     summary: "set frequencies with acpi-cpufreq instead of Intel's driver",
     page: "\
-If the hardware chooses the frequencies, its choice is unpredictable. `cpu-governor` requests the
-highest frequency at runtime, which is enough for most workloads. The parameter selects acpi-cpufreq
-instead.
+If the hardware chooses the frequencies (HWP), its choice is unpredictable. `cpu-governor` requests
+the highest frequency at runtime, which is enough for most workloads. With the parameter,
+acpi-cpufreq chooses among the frequencies that the firmware lists (ACPI _PSS). A kernel such as
+6.12 ignores the parameter if the firmware has already enabled HWP.
 
-Cost: turbo frequencies may become unavailable.
+Cost: the firmware's list has one entry for all turbo frequencies. A governor that follows the load
+chooses it only under the highest load. Without a list, acpi-cpufreq does not load.
 
-Source: intel_pstate_setup() in drivers/cpufreq/intel_pstate.c (6.12); commit
-93f0822dff5d (3.9).",
+Source: intel_pstate_init() and intel_pstate_setup() in drivers/cpufreq/intel_pstate.c,
+Documentation/admin-guide/pm/intel_pstate.rst (6.12); commit 93f0822dff5d (3.9).",
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-governor requests the highest frequency at runtime"),
@@ -133,15 +138,17 @@ pub(super) const IOMMU: KernelParameter = KernelParameter {
     keyword: "iommu",
     summary: "let devices of the host access memory without translation",
     page: "\
-Translating the addresses of device accesses costs time, and unmapping makes CPUs wait for the
-IOMMU. With `iommu=pt` the host's own devices bypass the translation; devices assigned to guests
-still use it. Some guides recommend `intel_iommu=off`, which removes that translation too; cpushield
-does not offer it.
+Translating the addresses of device accesses costs time. In strict mode, unmapping makes CPUs wait
+for the IOMMU; in lazy mode, a timer flushes the IOMMU later. With `iommu=pt` the host's own devices
+bypass the translation. Devices assigned to guests still use it, and so do external devices that the
+kernel does not trust (Thunderbolt). Some guides recommend `intel_iommu=off`, which removes the
+translation for guests too; cpushield does not offer it.
 
 Cost: a faulty device can access all memory.
 
-Source: iommu_setup() in arch/x86/kernel/pci-dma.c (6.12).",
-    removes: &[Cause::Irq],
+Source: iommu_setup() in arch/x86/kernel/pci-dma.c, iommu_get_default_domain_type() in
+drivers/iommu/iommu.c, fq_flush_timeout() in drivers/iommu/dma-iommu.c (6.12).",
+    removes: &[Cause::Timer],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("a faulty device could then access all memory"),
     needs: &[],
@@ -158,9 +165,10 @@ pub(super) const MITIGATIONS: KernelParameter = KernelParameter {
     keyword: "mitigations",
     summary: "never written: it exposes the machine to attacks by programs that run on it",
     page: "\
-Some guides switch off the mitigations of processor flaws to make kernel entries faster. A shielded
-CPU rarely enters the kernel, so the gain is small. Any program on the machine could then read data
-that it must not. cpushield does not write it; add it by hand if you want it.
+Some guides switch off the mitigations of processor flaws to make kernel entries faster. A program
+that makes few system calls on a shielded CPU gains little. On a processor with such a flaw, any
+program on the machine could then read data that it must not. cpushield does not write it; add it by
+hand if you want it.
 
 It came with Linux 5.2. Series that were maintained in May 2019, such as 4.19, have it in their
 later stable releases.

@@ -172,7 +172,13 @@ const VALUES: &[ValueRule] = &[
         form: ValueForm::Word,
         takes: "none, voluntary, full or lazy",
     },
-    number("maxcpus"),
+    ValueRule {
+        keyword: "maxcpus",
+        words: &[],
+        others: &[],
+        form: ValueForm::WordOrNumber,
+        takes: "a number; the kernel reads a word as 0 and starts only the boot CPU",
+    },
     number("nr_cpus"),
 ];
 

@@ -33,7 +33,8 @@ fn check_apparmor(active: bool) -> Option<SurveyFinding> {
             "apparmor",
             "AppArmor is active".to_owned(),
             "it confines only programs with a profile (aa-status); it may deny such a program a \
-             real-time priority or locked memory in the shield. To list the denials: dmesg",
+             real-time priority or locked memory in the shield. To list the denials: dmesg; where \
+             auditd runs: ausearch -m avc",
         )
     })
 }

@@ -23,15 +23,15 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         Some(group) => finding(
             "vfio",
             format!("VFIO drives {} (IOMMU group {group})", shorten(&devices)),
-            "one guest or program owns all devices of a group, and their interrupts (vfio-*) wake \
-             one of its threads. The shield moves these interrupts to housekeeping CPUs, from \
-             where they still interrupt that thread",
+            "one guest or program owns all devices of a group. Their interrupts (vfio-*) wake one \
+             of its threads, unless the IOMMU posts them to the guest. The shield moves these \
+             interrupts to housekeeping CPUs, from where they still interrupt that thread",
         ),
         None => finding(
             "vfio-no-iommu",
             format!("VFIO drives {} without an IOMMU", shorten(&devices)),
-            "the program that uses such a device can write to all memory; enable the IOMMU \
-             (intel_iommu=on, amd_iommu=on)",
+            "the program that uses such a device can write to all memory. Enable the IOMMU in \
+             the firmware's setup; on an Intel machine, also boot with intel_iommu=on",
         ),
     });
     SubjectReading::Observed(findings.collect())

@@ -61,8 +61,8 @@ fn check_iommu(iommu: IommuState, virtualizes: bool) -> Option<SurveyFinding> {
         IommuState::InUse => return None,
         IommuState::Offered => (
             "the firmware offers an IOMMU (VT-d or AMD-Vi), but the kernel does not use it",
-            "only guests with passed-through devices need it; for these guests, boot with \
-             intel_iommu=on or amd_iommu=on",
+            "only guests with passed-through devices need it; for these guests, boot an Intel \
+             machine with intel_iommu=on, or an AMD machine without amd_iommu=off and iommu=off",
         ),
         IommuState::Absent if virtualizes => (
             "the firmware offers no IOMMU (VT-d or AMD-Vi)",
