@@ -47,6 +47,12 @@ const fn nmi(name: Text, what: Text, source: Text) -> KnownCulprit {
     KnownCulprit { name, what, source, cause: Cause::Nmi }
 }
 
+/// The file of `kfree_rcu()`, which moved in 6.14.
+const KFREE_RCU: Text = "mm/slab_common.c (kernel/rcu/tree.c before 6.14)";
+
+/// The file of `schedule_timeout()`, which moved in 6.13.
+const SCHEDULE_TIMEOUT: Text = "kernel/time/sleep_timeout.c (timer.c before 6.13)";
+
 /// Every known culprit (names of 4.17 to 6.18).
 pub const KNOWN: &[KnownCulprit] = &[
     // Function calls.
@@ -63,7 +69,6 @@ pub const KNOWN: &[KnownCulprit] = &[
     call("nohz_csd_func", "idle load balancing", "kernel/sched/core.c"),
     call("rcu_exp_handler", "expedited RCU grace period", "kernel/rcu/tree_exp.h"),
     call("rcu_barrier_handler", "RCU barrier", "kernel/rcu/tree.c"),
-    call("strict_work_handler", "strict RCU grace period", "kernel/rcu/tree.c"),
     call("mce_cpu_restart", "changing machine check settings", "arch/x86/kernel/cpu/mce/core.c"),
     call("generic_smp_call_function*", "a function call from another CPU", "kernel/smp.c"),
     call("remote_function", "perf", "kernel/events/core.c"),
@@ -72,7 +77,6 @@ pub const KNOWN: &[KnownCulprit] = &[
     call("clocksource_verify_one_cpu", "clocksource watchdog", "kernel/time/clocksource.c"),
     call("invalidate_bh_lru", "dropping buffer heads (unmount)", "fs/buffer.c"),
     call("tlb_remove_table_smp_sync", "freeing page tables", "mm/mmu_gather.c"),
-    call("tick_setup_sched_timer", "tick setup", "kernel/time/tick-sched.c"),
     call("retrigger_next_event", "setting the clock", "kernel/time/hrtimer.c"),
     call("__rdmsr_on_cpu*", "reading a register (MSR)", "arch/x86/lib/msr-smp.c"),
     call("__rdmsr_safe_on_cpu", "reading a register (MSR)", "arch/x86/lib/msr-smp.c"),
@@ -84,8 +88,6 @@ pub const KNOWN: &[KnownCulprit] = &[
     call("rps_trigger_softirq", "packet steering (RPS)", "net/core/dev.c"),
     call("trigger_rx_softirq", "packet steering", "net/core/dev.c"),
     call("__blk_mq_complete_request_remote", "block completion", "block/blk-mq.c"),
-    call("multi_cpu_stop", "stop_machine", "kernel/stop_machine.c"),
-    call("rb_update_pages*", "resizing a trace buffer", "kernel/trace/ring_buffer.c"),
     // irq_work.
     irq_work("nohz_full_kick_func", "kick: something needs the tick", "kernel/time/tick-sched.c"),
     irq_work("sugov_irq_work", "frequency governor", "kernel/sched/cpufreq_schedutil.c"),
@@ -105,10 +107,10 @@ pub const KNOWN: &[KnownCulprit] = &[
     hrtimer("perf_mux_hrtimer_handler", "perf counter multiplexing", "kernel/events/core.c"),
     hrtimer("perf_swevent_hrtimer", "perf cpu-clock", "kernel/events/core.c"),
     hrtimer("bpf_timer_cb", "BPF timer", "kernel/bpf/helpers.c"),
-    hrtimer("schedule_page_work_fn", "kfree_rcu batches (krcu)", "kernel/rcu/tree.c"),
+    hrtimer("schedule_page_work_fn", "kfree_rcu batches (krcu)", KFREE_RCU),
     // Timers of the wheel.
     timer("delayed_work_timer_fn", "delayed work", "kernel/workqueue.c"),
-    timer("process_timeout", "end of a sleep in the kernel", "kernel/time/timer.c"),
+    timer("process_timeout", "end of a sleep in the kernel", SCHEDULE_TIMEOUT),
     timer("clocksource_watchdog", "clocksource watchdog", "kernel/time/clocksource.c"),
     timer("mce_timer_fn", "machine check poll", "arch/x86/kernel/cpu/mce/core.c"),
     timer("tcp_*", "TCP", "net/ipv4/tcp_timer.c"),
@@ -131,8 +133,9 @@ pub const KNOWN: &[KnownCulprit] = &[
     work("psi_avgs_work", "pressure statistics (PSI)", "kernel/sched/psi.c"),
     work("drain_vmap_area_work", "freeing kernel addresses (vmalloc)", "mm/vmalloc.c"),
     work("delayed_vfree_work", "freeing kernel memory (vmalloc)", "mm/vmalloc.c"),
-    work("kfree_rcu_monitor", "RCU callbacks (kfree_rcu)", "mm/slab_common.c"),
-    work("rcu_work_rcufn", "work after an RCU grace period", "kernel/workqueue.c"),
+    work("kfree_rcu_monitor", "RCU callbacks (kfree_rcu)", KFREE_RCU),
+    work("strict_work_handler", "strict RCU grace period", "kernel/rcu/tree.c"),
+    work("update_pages_handler", "resizing a trace buffer", "kernel/trace/ring_buffer.c"),
     work("bpf_prog_free_deferred", "freeing a BPF program", "kernel/bpf/core.c"),
     work("key_garbage_collector", "expired keys", "security/keys/gc.c"),
     work("wait_rcu_exp_gp", "expedited RCU grace period", "kernel/rcu/tree_exp.h"),
@@ -142,12 +145,13 @@ pub const KNOWN: &[KnownCulprit] = &[
     work("drm_fb_helper_damage_work", "drawing the console", "drivers/gpu/drm/drm_fb_helper.c"),
     // Threads.
     thread("ksoftirqd/*", "deferred softirqs", "kernel/softirq.c"),
-    thread("ktimers/*", "timer softirqs on PREEMPT_RT", "kernel/softirq.c"),
+    thread("ktimers/*", "timer softirqs (PREEMPT_RT, threadirqs)", "kernel/softirq.c"),
     thread("ktimersd/*", "timer softirqs on PREEMPT_RT", "kernel/softirq.c"),
     thread("rcuc/*", "RCU callbacks of this CPU", "kernel/rcu/tree.c"),
-    thread("rcuo*", "RCU callbacks of other CPUs", "kernel/rcu/tree_nocb.h"),
+    thread("rcuo*", "RCU callbacks of rcu_nocbs= CPUs", "kernel/rcu/tree_nocb.h"),
     thread("rcub/*", "RCU priority boost", "kernel/rcu/tree_plugin.h"),
     thread("migration/*", "task migration, stop_machine", "kernel/stop_machine.c"),
+    thread("multi_cpu_stop", "stop_machine, run by migration/N", "kernel/stop_machine.c"),
     thread("cpuhp/*", "CPU hotplug", "kernel/cpu.c"),
     thread("idle_inject/*", "idle injection (power or heat)", "drivers/powercap/idle_inject.c"),
     thread("irq/*", "device interrupt handler", "kernel/irq/manage.c"),

@@ -157,15 +157,19 @@ const fn group(
 
 const MODULES: &str = "load the module before the shield is needed (modprobe); programs that \
                        create user namespaces may cause module loads: to prevent them, set \
-                       sysctl user.max_user_namespaces=0; sysctl kernel.modules_disabled=1 \
-                       blocks all module loads until the next boot";
-const RINGS: &str = "set sysctl kernel.io_uring_disabled=2, or keep an io_uring instance open";
+                       sysctl user.max_user_namespaces=0 (rootless containers and browser \
+                       sandboxes then fail); sysctl kernel.modules_disabled=1 blocks all module \
+                       loads and removals until the next boot";
+const RINGS: &str = "set sysctl kernel.io_uring_disabled=2 (since 6.6), or keep an io_uring \
+                     instance open that was set up without IORING_SETUP_NO_SQARRAY";
 const STAMPS: &str = "keep a socket with SO_TIMESTAMP open";
 const SPACES: &str = "do not remove network namespaces while the shield is active; to keep users \
-                      from creating them, set sysctl user.max_user_namespaces=0";
+                      from creating them, set sysctl user.max_user_namespaces=0 (rootless \
+                      containers and browser sandboxes then fail)";
 const TRACING: &str = "switch tracing on or off before the shield is needed";
 const PROGRAMS: &str = "load BPF programs before the shield is needed; to keep users from loading \
-                        them, set sysctl kernel.unprivileged_bpf_disabled=2";
+                        them, set sysctl kernel.unprivileged_bpf_disabled=2 (socket filters and \
+                        seccomp filters remain allowed)";
 const FLUSHES: &str = "start and end fewer processes and threads; before a critical phase, run \
                        `modprobe dummy; modprobe -r dummy` (see \
                        `cpushield explain kernel-tlb-flush`)";

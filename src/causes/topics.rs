@@ -60,11 +60,11 @@ source.
 
 When the flush happens: the kernel collects the freed areas and flushes once for all of them when
 they exceed fls(online CPUs) times 32 MiB: 64 MiB with 2 CPUs, 96 MiB with 4, 224 MiB with 64
-(lazy_max_pages() in mm/vmalloc.c). Then `drain_vmap_area_work` runs on a kworker of a housekeeping
-CPU, and `__purge_vmap_area_lazy` sends the flush. A measurement of a few seconds usually shows no
-flush: even under fork storms on 4 CPUs, a flush occurred only about every 160 s. vm_unmap_aliases()
-flushes at once, however little was freed. On x86 every change to the page permissions of kernel
-memory calls vm_unmap_aliases() (set_memory_*() in arch/x86/mm/pat/set_memory.c), and so does
+(lazy_max_pages() in mm/vmalloc.c). Then `drain_vmap_area_work` runs on a kworker of the CPU that
+freed the last area, and `__purge_vmap_area_lazy` sends the flush. A measurement of a few seconds
+usually shows no flush: even under fork storms on 4 CPUs, a flush occurred only about every 160 s.
+vm_unmap_aliases() flushes at once, however little was freed. On x86 the functions set_memory_*(),
+which change the page permissions of kernel memory, call it (arch/x86/mm/pat/set_memory.c). So does
 freeing executable memory (vm_reset_perms() in mm/vmalloc.c).
 
 No tunable prevents the flush: there is no mask, and the threshold is compiled in. What helps:
@@ -87,14 +87,17 @@ Source: lazy_max_pages(), free_vmap_area_noflush(), drain_vmap_area_work() and
 __purge_vmap_area_lazy() in mm/vmalloc.c, flush_tlb_kernel_range() in arch/x86/mm/tlb.c (6.12).";
 
 const FRAMEBUFFER_CONSOLE: &str = "\
-On a framebuffer, the kernel draws the text console as a picture. Two work items do this. Both are
-queued on the CPU from which a program or the kernel wrote to the console. Their workqueues are
-per-CPU, so no cpuset, IRQ affinity or workqueue mask keeps the work items off the shield. If the
-kernel was booted with `workqueue.power_efficient=1`, the workqueue of the cursor is unbound.
+On a framebuffer, the kernel draws the text console as a picture. The CPU from which a program or
+the kernel writes to the console draws the text at once. Two work items follow, and both are queued
+on that CPU. Their workqueues are per-CPU, so no cpuset, IRQ affinity or workqueue mask keeps the
+work items off the shield. If the kernel was booted with `workqueue.power_efficient=1`, the
+workqueue of the cursor is unbound.
 
 * `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again on
-the same CPU. It does so until the cursor stops blinking. `console-cursor-blink` stops it;
-`vt.global_cursor_default=0` on the kernel command line removes the cursor.
+the same CPU. It does so until the cursor stops blinking. Since 6.9 its timer runs on a housekeeping
+CPU if it is queued from a `nohz_full` CPU, and the work item follows the timer.
+`console-cursor-blink` stops it; `vt.global_cursor_default=0` on the kernel command line removes the
+cursor.
 * `drm_fb_helper_damage_work` copies the drawn text to the display, once for each burst of text. It
 stops when nothing more is written.
 
@@ -109,7 +112,8 @@ console.
 
 Source: fbcon_add_cursor_work(), fb_flashcursor() and fbcon_is_active() in
 drivers/video/fbdev/core/fbcon.c;
-drm_fb_helper_damage() and drm_fb_helper_damage_work() in drivers/gpu/drm/drm_fb_helper.c (6.12);
+drm_fb_helper_damage() and drm_fb_helper_damage_work() in drivers/gpu/drm/drm_fb_helper.c,
+__queue_delayed_work() in kernel/workqueue.c (6.12);
 do_syslog() in kernel/printk/printk.c. Firedancer stops both for its own CPUs (console.c in
 src/app/shared/commands/configure, commit 178b48f).";
 

@@ -12,10 +12,14 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 
 const PAGE: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
-exception, a general protection fault. The kernel has trace events only for page faults. Other
-exceptions appear as the signal that follows or, on a `nohz_full` CPU, as an entry without an event.
-If `verify --syscalls` also traces system calls, such an entry can only be an exception without a
-signal. An example is an instruction that the kernel emulates, such as `sgdt`. Without `--syscalls`,
-such an entry may also be a system call.
+exception, a general protection fault. On x86 the kernel has trace events only for page faults, on
+arm64 for no exception. Other exceptions appear as the signal that follows or, on a `nohz_full` CPU,
+as an entry without an event.
 
-Source: arch/x86/kernel/traps.c, fixup_umip_exception() in arch/x86/kernel/umip.c (6.12).";
+`verify --syscalls` also traces system calls. Then an entry without an event is an exception without
+a signal, or a system call that seccomp refused before it was traced. An example of such an
+exception is an instruction that the kernel emulates, such as `sgdt`. Without `--syscalls`, an entry
+without an event may also be any other system call.
+
+Source: arch/x86/kernel/traps.c, fixup_umip_exception() in arch/x86/kernel/umip.c,
+syscall_trace_enter() in kernel/entry/common.c (6.12).";

@@ -14,13 +14,14 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 const PAGE: &str = "\
 Another CPU made this one run a function, and often waits until it returns. Such functions flush the
 TLB for programs that ran on this CPU, or patch kernel text (static keys, module load, ftrace, BPF).
-Others serve membarrier, perf, CPU frequency or cache control. The trace names the sender and the
-function.
+Others serve membarrier, perf, CPU frequency or cache control. Since 6.5 the trace names the sender
+and the function.
 
-No CPU mask prevents these calls. Do not run threads of the same program on both shielded and
-housekeeping CPUs. Load modules and enable tracepoints before the shield is needed. Do not let
-untrusted users cause module loads by creating network namespaces or sockets of rare families.
+CPU masks prevent only packet steering (`rps`) and wake-ups of other programs (`cpuset`). No mask
+prevents the other calls. Do not run threads of the same program on both shielded and housekeeping
+CPUs. Load modules and enable tracepoints before the shield is needed. Do not let untrusted users
+cause module loads by creating network namespaces or sockets of rare families.
 
-Source: smp_call_function_many_cond() and generic_exec_single() in kernel/smp.c; the events that
-name the function and the sender, csd and ipi_send_cpu, were added in 6.5
-(include/trace/events/csd.h, ipi.h).";
+Source: smp_call_function_many_cond() and generic_exec_single() in kernel/smp.c (6.12). The events
+csd_queue_cpu and csd_function_entry were added in 6.5 (include/trace/events/csd.h), ipi_send_cpu in
+6.4 (ipi.h).";

@@ -11,8 +11,10 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 };
 
 const PAGE: &str = "\
-A kernel thread ran on this CPU. Either it may run anywhere and was not moved (`kthreads`), or it
-belongs to this CPU and had work (ksoftirqd, migration, rcuc, ktimers on PREEMPT_RT).
+A kernel thread ran on this CPU. Either it may also run elsewhere and was not moved (`kthreads`), or
+it belongs to this CPU and had work. Threads of one CPU are ksoftirqd, migration, rcuc, and ktimers
+on PREEMPT_RT. Since 6.13 the boot parameter `threadirqs` also creates ktimers.
 
-Source: Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which describes how to keep each of
-them quiet.";
+Source: spawn_ksoftirqd() in kernel/softirq.c (7.0);
+Documentation/admin-guide/kernel-per-CPU-kthreads.rst, which describes how to keep ksoftirqd,
+kworker and rcuc threads quiet.";

@@ -12,8 +12,8 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 
 const PAGE: &str = "\
 The CPU handled a hardware error, a thermal or power-limit event, or polled for corrected errors
-(`Thermal event interrupts`, `Machine check polls` in /proc/interrupts). A timer on each CPU polls
-every five minutes (`mce-check-interval`).
+(`Thermal event interrupts`, `Machine check polls` in /proc/interrupts). On x86 a timer on each CPU
+polls every five minutes, and more often while it finds errors (`mce-check-interval`).
 
 Source: mce_timer_fn() in arch/x86/kernel/cpu/mce/core.c, drivers/thermal/intel/therm_throt.c
 (6.12).";

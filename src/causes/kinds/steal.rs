@@ -12,8 +12,9 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 
 const PAGE: &str = "\
 This machine is a guest, and the host ran something else on the physical CPU or handled a VM exit.
-The lost time appears as `steal` in /proc/stat if the hypervisor reports it, otherwise as missing
-time. The remedy is on the host: run the guest's vCPUs on shielded CPUs.
+If the hypervisor reports it, the time for which the vCPU waited for a physical CPU appears as
+`steal` in /proc/stat. KVM does not count VM exits as `steal`. All other lost time appears only as
+missing time. The remedy is on the host: run the guest's vCPUs on shielded CPUs.
 
-Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch/x86/kernel/kvm.c
-(6.12).";
+Source: `steal` in Documentation/filesystems/proc.rst, kvm_steal_clock() in arch/x86/kernel/kvm.c,
+record_steal_time() in arch/x86/kvm/x86.c (6.12).";
