@@ -37,10 +37,10 @@ pub const NOHZ_FULL: BootFacts = BootFacts {
     name: "nohz-full",
     page: "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs in `nohz_full=` the
-kernel stops it while only one ordinary task or only SCHED_FIFO tasks run there
-(sched_can_stop_tick() in kernel/sched/core.c, 6.12). The parameter must be set at boot (up to Linux
-7.2). The kernel must be built with CONFIG_NO_HZ_FULL, as the kernels of Debian, Ubuntu and Fedora
-are.
+kernel can stop it. It does so while one ordinary task, one SCHED_RR task or SCHED_FIFO tasks run
+there, and nothing else needs it. The parameter must be set at boot (up to Linux 7.2). The kernel
+must be built with CONFIG_NO_HZ_FULL. The kernels of Debian and Fedora are, and the generic kernel
+of Ubuntu since 24.04.
 
 One prepared boot is enough: list in `nohz_full=` every CPU that may ever be shielded. Those are all
 CPUs except the core of the boot CPU and one core of each other memory node; `cpushield boot plan`
@@ -53,11 +53,13 @@ lists all CPUs of `nohz_full=` and `isolcpus=nohz,`. Otherwise the kernel warns 
 No released kernel (up to 7.2) does that. This information comes from a summary of the mailing-list
 thread, not from the patch.
 
-Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and
-RCU callbacks run elsewhere (`rcu_nocbs=` is implied).
+Cost: entering and leaving the kernel takes a little longer on those CPUs, shielded or not, and RCU
+callbacks run elsewhere (`rcu_nocbs=` is implied). The lockup detectors do not watch those CPUs
+(`watchdog`).
 
 Source: Documentation/timers/no_hz.rst, Documentation/admin-guide/cpu-isolation.rst,
-kernel/sched/isolation.c (6.12); for the series, a digest of 2026-10-03 of
+kernel/sched/isolation.c, sched_can_stop_tick() in kernel/sched/core.c, can_stop_full_tick() in
+kernel/time/tick-sched.c (6.12); Ubuntu bug 2051342; for the series, a digest of 2026-10-03 of
 lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.",
     removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
     risk: Risk::Low,
@@ -83,8 +85,9 @@ pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
     name: "clocksource-watchdog",
     page: "\
 If the kernel does not trust the time stamp counter (TSC), a timer compares it with another clock
-every half second. The timer runs on each CPU in turn, including shielded ones (6.12; later kernels
-may use only one CPU). `tsc=reliable` stops it.
+every half second. The timer runs on each CPU in turn, including shielded ones (6.12). On kernels
+with commit 763aacf86f1b (merged after 7.0), it instead calls a function on each CPU in turn with an
+IPI (`watchdog_check_skew_remote`). `tsc=reliable` stops it.
 
 Add it only if the trace shows `clocksource_watchdog` on the shield. If the counter really is
 unreliable, the system time is then wrong and the kernel does not report it.

@@ -14,19 +14,21 @@ pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
     name: "console-cursor-blink",
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
-The cursor of the text console on a screen blinks about five times a second. Each time, a work item
-(fb_flashcursor) draws the cursor and queues itself again on the same CPU. The workqueue is per-CPU
-unless the kernel was booted with workqueue.power_efficient=1. So neither a cpuset nor the masks of
-`workqueues` and `irq-affinity` keep the work item off a CPU. It starts on a CPU when a task writes
-to the console there, or when the kernel prints a message there.
+The cursor of the text console on a screen appears or disappears about five times a second. Each
+time, a work item (fb_flashcursor) draws or erases it and queues itself again. It stays on its CPU,
+unless that CPU is in `nohz_full=`: then its timer fires on a housekeeping CPU. The workqueue is
+per-CPU, unless the kernel was booted with workqueue.power_efficient=1 or has this default
+(CONFIG_WQ_POWER_EFFICIENT_DEFAULT). So neither a cpuset nor the masks of `workqueues` and
+`irq-affinity` keep the work item off a CPU. It starts on a CPU when a task writes to the console
+there, or when the kernel prints a message there.
 
 The same CPU also draws the text of the console: see `framebuffer-console`.
 
 Cost: the cursor of the console does not blink, or is not visible, while the shield is active.
 
 Source: fbcon_add_cursor_work(), fb_flashcursor() and store_cursor_blink() in
-drivers/video/fbdev/core/fbcon.c (6.12). Firedancer sets the same file (console.c in
-src/app/shared/commands/configure, commit 178b48f).",
+drivers/video/fbdev/core/fbcon.c, __queue_delayed_work() in kernel/workqueue.c (6.12). Firedancer
+sets the same file (console.c in src/app/shared/commands/configure, commit 178b48f).",
     file: &[FILE],
     value: "0",
     compare: ValueComparison::Text,

@@ -35,13 +35,13 @@ const NOT_LEFT: &[&str] = &[
 ];
 
 const PAGE: &str = "\
-Before a CPU was shielded, it armed timers, queued work and ran other programs. A timer that re-arms
-itself stays on its CPU forever. Since 6.9 another CPU may run such a timer, but re-arms it on the
-timer base of its old CPU. If the old CPU is in `nohz_full=`, the other CPU also sends it an IPI
-each time. Taking a CPU offline moves its timers and work to other CPUs. When it is back online,
-none are left on it. In the benchmark guests, one IPI every 0.1 s (`nohz_full_kick_func`) remained
-before this step, and none after it. `verify` names the sender and the timer; `verify --fix`
-performs this step on an active shield.
+Before a CPU was shielded, it armed timers, queued work and ran other programs. A timer that its own
+function re-arms stays on its CPU forever. Since 6.9 another CPU may run such a timer, but re-arms
+it on the timer base of its old CPU. If the old CPU is in `nohz_full=`, the other CPU also sends it
+an IPI each time. Taking a CPU offline moves its timers and work to other CPUs. When it is back
+online, only the per-CPU timers of the kernel itself start on it again. In the benchmark guests, one
+IPI every 0.1 s (`nohz_full_kick_func`) remained before this step, and none after it. `verify` names
+the sender and the timer; `verify --fix` performs this step on an active shield.
 
 Kernels with commit 7dec062cfcf2 (November 2025) treat two kinds of CPUs differently. CPUs in
 `nohz_full=` stay in the timer-migration hierarchy, so the paragraph above applies to them. CPUs
@@ -50,9 +50,9 @@ expires their timers: a timer that is armed on such a CPU fires on that CPU. Thi
 timers of both kinds of CPUs.
 
 apply takes this step before it changes interrupts, threads and cpusets, because the step disturbs
-them. By default, apply takes it only on CPUs prepared with `nohz_full=`. On other CPUs the tick
-interrupts hundreds of times more often than these timers. For such CPUs, the plan names the armed
-high-resolution timers that the survey found (`/proc/timer_list`, as root) and offers
+them. By default, apply takes it only if all CPUs of the shield are in `nohz_full=`. On other CPUs
+the tick continues and interrupts 100 to 1000 times a second. For such CPUs, the plan names the
+armed high-resolution timers that the survey found (`/proc/timer_list`, as root) and offers
 `--on cpu-hotplug-cycle`. No kernel file shows delayed work items or the timers of the timer wheel.
 On 6.12-rt, `neigh_periodic_work` and `psi_avgs_work` ran 18 times in 20 s before the cycle, and
 never after it. The step requires cgroup v2 cpusets, because a v1 cpuset loses the CPU permanently.

@@ -28,21 +28,24 @@ them from the mask of each interrupt. If no CPU would be left, the interrupt get
 CPUs.
 
 Some interrupts cannot be moved: per-CPU interrupts, interrupts of a chip that cannot move any, and
-queues whose affinity the kernel manages (NVMe, virtio, many network cards). The kernel refuses to
-move any of them: with EIO before 6.12, with EPERM since then. It shows the reason only in debugfs,
-and most kernels are built without that file. The plan lists these interrupts. It assumes that those
-that are message-signalled (MSI, MSI-X) belong to managed queues, and that the others do not. A
-managed queue serves the CPUs of its mask. If that mask also has housekeeping CPUs, the boot
-parameter `isolcpus=managed_irq,…` sends the queue's interrupt to them. If the mask has only
-shielded CPUs, the queue interrupts them only for their own requests.
+queues whose affinity the kernel manages (NVMe, virtio-blk, virtio-scsi, but not virtio-net). The
+kernel refuses to move any of them: with EIO before 6.12, with EPERM since then. It shows the reason
+only in debugfs, and most kernels are built without that file. The plan lists these interrupts. It
+assumes that those that are message-signalled (MSI, MSI-X) belong to managed queues, and that the
+others do not. A managed queue serves the CPUs of its mask. If that mask also has housekeeping CPUs,
+the boot parameter `isolcpus=managed_irq,…` sends the queue's interrupt to them. If the mask has
+only shielded CPUs, the queue interrupts them only for their own requests.
 
-An IO-APIC interrupt moves when it next arrives; until then `effective_affinity` shows the old CPU.
-Some drivers request their interrupts again, for example many network drivers when the link comes
-up. These interrupts then get the default mask.
+On x86 without interrupt remapping, an interrupt moves when it next arrives; until then
+`effective_affinity` shows the old CPU. An interrupt keeps its mask when its driver requests it
+again. But some drivers allocate new interrupts, for example when a device is reset or the number of
+its queues changes. These get the default mask. Some network drivers also choose a mask themselves
+when the interface is brought up (irq_set_affinity_and_hint()).
 
 Cost: the housekeeping CPUs also handle every interrupt that was moved.
 
-Source: write_irq_affinity() in kernel/irq/proc.c (6.12);
+Source: write_irq_affinity() in kernel/irq/proc.c, irq_setup_affinity() in kernel/irq/manage.c,
+arch/x86/kernel/apic/msi.c, virtnet_find_vqs() in drivers/net/virtio_net.c (6.12);
 Documentation/core-api/irq/irq-affinity.rst; kernel-parameters.txt (isolcpus).";
 
 impl Tunable for IrqAffinity {

@@ -11,15 +11,16 @@ use crate::survey::Machine;
 pub(super) struct Irqbalance;
 
 const PAGE: &str = "\
-The daemon irqbalance checks the interrupt load every ten seconds and moves interrupts between CPUs.
-cpushield asks it over its socket not to use the shielded CPUs. cpushield neither stops the daemon
-nor changes its configuration files. Undo lifts the ban. If the daemon is restarted, it loses the
-ban, and `cpushield status` shows the drift. The daemon applies a request at its next check, so an
-apply right after an undo may wait for up to 12 s.
+The daemon irqbalance checks the interrupt load, by default every ten seconds, and moves interrupts
+between CPUs. cpushield asks it over its socket not to use the shielded CPUs. cpushield neither
+stops the daemon nor changes its configuration files. Undo lifts the ban. If the daemon is
+restarted, it loses the ban, and `cpushield status` shows the drift. The daemon applies a request at
+its next check. So an apply right after an undo may wait for the interval of the checks and two more
+seconds.
 
-Cost: none.
+Cost: irqbalance spreads the interrupts over fewer CPUs.
 
-Source: Irqbalance/irqbalance: irqbalance.c (`settings cpus`), irqbalance(1).";
+Source: Irqbalance/irqbalance: irqbalance.c (`settings cpus`, 1.2 to 1.9.5), irqbalance(1).";
 
 impl Tunable for Irqbalance {
     fn name(&self) -> &'static str {

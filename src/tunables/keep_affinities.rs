@@ -12,10 +12,11 @@ pub(super) struct KeepAffinities;
 const PAGE: &str = "\
 When a cpuset changes, the kernel recomputes the affinity of every task in it. Before 6.2, a program
 that had pinned itself to one CPU may then run on all CPUs of its cpuset. Since 6.2 the kernel
-remembers the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). Taking a
-CPU offline has the same effect on programs pinned to it. So apply writes the affinity of every task
-to the journal before the first change. At its end, undo restores the affinities that differ from
-the journal.
+remembers the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). When all
+CPUs of that affinity go offline, the program may run on all CPUs of its cpuset. Since 6.2 the
+kernel also forgets the request then (commit 851a723e45d1). So apply writes the affinity of every
+task to the journal before the first change. At its end, undo restores the affinities that differ
+from the journal.
 
 While the shield is active, a program may request exactly the CPUs that the shield leaves it. Undo
 must not mistake that request for an effect of the shield. From 6.2 on, undo can tell the two apart
@@ -28,10 +29,11 @@ then restores the program's previous affinity. If the program was started after 
 the previous affinity of the program that started it. Undo leaves out the CPUs of shields that stay
 active.
 
-Cost: a few kilobytes of journal. This tunable changes nothing and removes no interruption.
+Cost: some tens of bytes of journal for each task. This tunable changes nothing and removes no
+interruption.
 
-Source: __sched_setaffinity() in kernel/sched/syscalls.c, __set_cpus_allowed_ptr() and
-dup_user_cpus_ptr() in kernel/sched/core.c (6.12).";
+Source: __sched_setaffinity() in kernel/sched/syscalls.c, __set_cpus_allowed_ptr(),
+do_set_cpus_allowed() and dup_user_cpus_ptr() in kernel/sched/core.c (6.12).";
 
 impl Tunable for KeepAffinities {
     fn name(&self) -> &'static str {

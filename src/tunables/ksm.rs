@@ -9,23 +9,24 @@ use crate::policy::Workload;
 
 pub(super) const KSM: FileSetting = FileSetting {
     name: "ksm",
-    summary: "stop merging identical pages of virtual machines",
+    summary: "stop merging identical pages of virtual machines and other programs that allow it",
     page: "\
-The kernel thread ksmd merges identical pages of programs that allow it, which in practice are
-virtual machines. It write-protects pages (a TLB flush on the CPUs of the guest), and the next write
-to such a page causes a page fault. Pages that are already merged stay merged.
+The kernel thread ksmd merges identical pages of programs that allow it, such as QEMU. It
+write-protects pages (a TLB flush on the CPUs of the program), and the next write to such a page
+causes a page fault. Pages that are already merged stay merged, so the next write to such a page
+still causes a page fault.
 
 Only memory that a program marked as mergeable (madvise MADV_MERGEABLE, prctl PR_SET_MEMORY_MERGE)
 is affected. So this tunable is on for the workload `vm`, and for others only on request
 (`--on ksm`).
 
-Cost: merging saves no more memory while the shield is active.
+Cost: no further pages are merged while the shield is active, so the programs may use more memory.
 
 Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     file: &["/sys/kernel/mm/ksm/run"],
     value: "0",
     compare: ValueComparison::Text,
-    reason: "merging write-protects pages of the guest and causes page faults",
+    reason: "merging write-protects pages of programs and causes page faults",
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[CulpritPattern::Kthread("ksm")],
     risk: Risk::Low,

@@ -13,20 +13,21 @@ pub(super) struct Kthreads;
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded interrupts
 may run on any CPU unless their affinity is restricted. apply removes the shielded CPUs from their
-affinities. A kernel thread that is created later does not inherit this. Before 7.0 the kernel gives
-it all CPUs except those of `nohz_full=`; `isolcpus=` has no effect on this. Since 7.0 it is the
-reverse: all CPUs except those of `isolcpus=` and of isolated partitions. If neither keeps a new
-thread off the shield, `status` shows the thread.
+affinities. A kernel thread that is created later does not inherit this. Before 5.9 it may run on
+all CPUs. From 5.9 to 6.19, the kernel gives it all CPUs except those of `nohz_full=`; a plain
+`isolcpus=` list has no effect on this. Since 7.0 it is the reverse: all CPUs except those of
+`isolcpus=` and of isolated partitions. If neither keeps a new thread off the shield, `status` shows
+the thread.
 
 Threads that belong to one CPU (migration, ksoftirqd, cpuhp, per-CPU kworkers; on PREEMPT_RT also
 ktimers and rcuc) cannot be moved: the kernel refuses with EINVAL (PF_NO_SETAFFINITY). They run only
 when that CPU has work for them, so the plan only lists them. Kworkers of unbound queues follow the
 masks of their queues (`workqueues`).
 
-Cost: none.
+Cost: fewer CPUs run these threads.
 
 Source: __sched_setaffinity() in kernel/sched/syscalls.c, kthread() and kthread_create_on_cpu() in
-kernel/kthread.c (6.12); commit 041ee6f3727a (7.0).";
+kernel/kthread.c (6.12); commits 9cc5b8656892 (5.9) and 041ee6f3727a (7.0).";
 
 impl Tunable for Kthreads {
     fn name(&self) -> &'static str {

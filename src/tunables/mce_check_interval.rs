@@ -10,15 +10,15 @@ pub(super) const MCE_CHECK_INTERVAL: FileSetting = FileSetting {
     name: "mce-check-interval",
     summary: "stop the timer on each CPU that polls for corrected hardware errors",
     page: "\
-On x86 a timer on every CPU checks for corrected hardware errors every five minutes, and more often
-while it finds some. The timer is pinned to its CPU. The interval applies to the whole machine,
-whichever CPU's file is written; 0 stops the timers.
+On x86 a timer on every CPU checks for corrected hardware errors, by default every five minutes, and
+more often while it finds some. The timer is pinned to its CPU. The interval applies to the whole
+machine, whichever CPU's file is written; 0 stops the timers.
 
 Cost: corrected errors that the CPU does not signal with an interrupt (CMCI, threshold interrupts)
-are not logged while the shield is active. Uncorrected errors still raise a machine check. A write
-to the file restarts the timers with a function call on every CPU, including the CPUs of other
-shields. So apply leaves it out while a shield without this setting is active, unless you pass
-`--disturb`.
+are not logged while the shield is active. Errors that need an immediate reaction still raise a
+machine check. A write to the file restarts the timers with a function call on every CPU, including
+the CPUs of other shields. So apply leaves it out while a shield without this setting is active,
+unless you pass `--disturb`.
 
 Source: mce_timer_fn(), store_int_with_restart() and mce_restart() in
 arch/x86/kernel/cpu/mce/core.c (6.12); Documentation/ABI/testing/sysfs-mce.",

@@ -25,22 +25,24 @@ const HIGHEST: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
 const PAGE: &str = "\
-With turbo (boost), a CPU runs above its nominal frequency while other CPUs of its package are idle
-and cool. So the execution time of a program on the shield depends on what the housekeeping CPUs do.
-This tunable switches turbo off for the whole machine, through the file of the frequency driver:
-`intel_pstate/no_turbo` or `cpufreq/boost`.
+With turbo (boost), a CPU runs above its nominal frequency. How far above depends on how many CPUs
+of its package are busy, and on their power and temperature. So the execution time of a program on
+the shield depends on what the housekeeping CPUs do. This tunable switches turbo off for the whole
+machine, through the file of the frequency driver: `intel_pstate/no_turbo` or `cpufreq/boost`.
 
 Off unless requested (`--on no-turbo`): it slows down every CPU and removes no interruption. Measure
 with and without it.
 
-Cost: all CPUs are slower. The write sends an interrupt to every CPU.
+Cost: all CPUs are slower. With intel_pstate and acpi-cpufreq, the write sends an interrupt to every
+CPU.
 
 Since Linux 6.11 each frequency policy also has its own `boost` file, and a write to `cpufreq/boost`
 sets all of them. Undo could not restore their previous values, so this tunable does not write
 `cpufreq/boost` on those kernels. With intel_pstate it works on every kernel, but `min_perf_pct`
 must be reachable without turbo. The driver would permanently lower a higher `min_perf_pct`, so this
-tunable then does nothing. In these cases, write to the `boost` files of individual policies, or
-switch turbo off in the firmware.
+tunable then does nothing. It also does nothing if the driver shows no `base_frequency`, as without
+HWP: the limit is then unknown. In these cases, write to the `boost` files of individual policies,
+or switch turbo off in the firmware.
 
 Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
 drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.";

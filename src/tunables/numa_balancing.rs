@@ -14,8 +14,9 @@ On machines with several memory nodes the kernel periodically unmaps parts of ea
 The page faults that follow show which node uses the memory, and the kernel moves the pages or the
 program. On the shield this causes page faults and TLB flushes while the workload runs.
 
-Cost: programs on the housekeeping CPUs are not moved closer to their memory while the shield is
-active.
+Cost: while the shield is active, the kernel moves no program closer to its memory, and no memory
+closer to its program. With the value 2 (since 5.18), the kernel moves hot pages from slow memory to
+faster memory; this stops too.
 
 A write that changes the value makes the kernel patch its code, which interrupts every CPU. So apply
 leaves it out while another shield is active, unless you pass `--disturb`.

@@ -16,9 +16,9 @@ pub(super) struct OfflineSiblings;
 
 const PAGE: &str = "\
 The SMT siblings of a core share its execution units, caches and buffers. An idle sibling still
-wakes up for its tick, its bound kernel threads and IPIs. While it runs, the program on the other
-sibling is slower. No trace shows that as an interruption. An offline sibling runs nothing until it
-is online again.
+wakes up for its timers, its bound kernel threads and IPIs. While it runs, a program on another
+sibling is slower. No trace shows that as an interruption. An offline sibling runs no tasks, timers
+or interrupt handlers until it is online again.
 
 `--siblings offline` requests this. It is the last step of apply and the first step of undo: all
 other steps happen while the CPU is online. The CPU stays in the shield, so no other program can use
@@ -33,12 +33,14 @@ cpuset of the shield does not contain the CPU, because the kernel would remove a
 it.
 
 Cost: all CPUs stop for a moment when the CPU goes offline. So apply refuses it while another shield
-is active, unless you pass `--disturb`. `perf` counters that count only on that CPU stop. A CPU
-without an `online` file (the boot CPU) stays online.
+is active, unless you pass `--disturb`. On x86 all CPUs stop again when undo brings the CPU back
+online. `perf` counters that count only on that CPU stop. apply also refuses the request if a
+sibling has no `online` file, such as CPU 0 of an x86 machine.
 
-Source: takedown_cpu() in kernel/cpu.c, cpuset_hotplug_update_tasks() in kernel/cgroup/cpuset.c,
-resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/ (6.12);
-Documentation/core-api/cpu_hotplug.rst; cpu(1) of RedHawk Linux, which does the same.";
+Source: takedown_cpu() in kernel/cpu.c, cache_ap_online() in arch/x86/kernel/cpu/cacheinfo.c,
+cpuset_hotplug_update_tasks() in kernel/cgroup/cpuset.c, resctrl_offline_cpu() in
+arch/x86/kernel/cpu/resctrl/ (6.12); Documentation/core-api/cpu_hotplug.rst; cpu(1) of RedHawk
+Linux, which does the same.";
 
 /// Whether a CPU has no switch to take it offline.
 #[must_use]

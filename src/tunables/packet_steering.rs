@@ -25,11 +25,16 @@ const RPS_PAGE: &str = "\
 Receive packet steering (RPS) passes received packets from the CPU that handled the interrupt to
 other CPUs, with an IPI and a softirq there. Each receive queue has a mask. apply removes the
 shielded CPUs from it, and from the mask for interfaces that appear later
-(`net.core.rps_default_mask`, since 6.3). An empty mask, the default, switches steering off.
+(`net.core.rps_default_mask`, since 6.3). An empty mask, the default, switches RPS off for its
+queue.
+
+This tunable does not change receive flow steering (RFS, `rps_flow_cnt` of a queue), which does not
+need a mask. RFS passes packets to the CPU where the receiving program last ran. apply sees only the
+interfaces of the network namespace in which it runs, so not those inside containers.
 
 Cost: fewer CPUs process received packets.
 
-Source: get_rps_cpu() in net/core/dev.c; Documentation/networking/scaling.rst.";
+Source: get_rps_cpu() in net/core/dev.c (6.12); Documentation/networking/scaling.rst.";
 
 const XPS_PAGE: &str = "\
 Transmit packet steering (XPS) chooses the transmit queue by the CPU that sends. It sends no work to
@@ -40,7 +45,7 @@ until packets of the shield are sent.
 Off unless requested (`--on xps`): then no queue is bound to a shielded CPU, and programs there
 use any queue. For a program on the shield that sends a lot, bind a separate queue by hand instead.
 
-Source: netdev_pick_tx() in net/core/dev.c; Documentation/networking/scaling.rst.";
+Source: netdev_pick_tx() in net/core/dev.c (6.12); Documentation/networking/scaling.rst.";
 
 impl Tunable for Rps {
     fn name(&self) -> &'static str {

@@ -20,9 +20,9 @@ pub(super) struct CpuGovernor;
 const GOVERNOR: &str = "cpufreq/scaling_governor";
 
 const IDLE_PAGE: &str = "\
-A CPU in deep sleep takes up to several hundred microseconds to wake. `n/a` in
+A CPU in deep sleep can take hundreds of microseconds to wake. `n/a` in
 `power/pm_qos_resume_latency_us` of a CPU forbids sleep states with an exit latency, for that CPU
-only.
+only. An idle CPU then polls.
 
 Off unless requested (`--on cpu-idle`): a polling program never sleeps, so it gains nothing. A
 program that wakes periodically wakes sooner, but this costs power and heat. With SMT or turbo, it
@@ -32,8 +32,9 @@ Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
 Documentation/ABI/testing/sysfs-devices-power.";
 
 const GOVERNOR_PAGE: &str = "\
-The frequency governor of a CPU chooses its frequency; `performance` keeps it at the highest one, so
-that a program that wakes up does not wait for the CPU to speed up.
+The frequency governor of a CPU chooses its frequency. `performance` always requests the highest one
+that `scaling_max_freq` allows. So a program that wakes up does not wait for the CPU to speed up.
+The hardware can still choose a lower frequency, for example when it is hot.
 
 Off unless requested (`--on cpu-governor`): it costs power and heat, and on many machines CPUs share
 one frequency, so other CPUs change too. A constant frequency also avoids frequency changes, which
@@ -41,7 +42,7 @@ interrupt the CPU (`frequency`).
 
 cpushield does not change the governor `userspace`, because the kernel would then forget the
 frequency that the user set. When the last CPU leaves a governor, the kernel resets the settings of
-the governor (`ondemand/`, `schedutil/`) to their defaults. amd-pstate changes
+the governor (`ondemand/`, `schedutil/`) to their defaults. In its active mode, amd-pstate changes
 `energy_performance_preference` together with the governor. Undo restores neither.
 
 Source: Documentation/admin-guide/pm/cpufreq.rst; cpufreq_userspace_policy_stop() in
@@ -93,7 +94,7 @@ impl Tunable for CpuGovernor {
     }
 
     fn summary(&self) -> &'static str {
-        "keep the shielded CPUs at their highest frequency"
+        "request the highest frequency for the shielded CPUs"
     }
 
     fn page(&self) -> &'static str {

@@ -12,13 +12,14 @@ pub(super) const RCU_NORMAL: FileSetting = FileSetting {
 An RCU grace period lasts until every CPU has passed a quiescent state: a point where it holds no
 old pointer. Code that cannot wait that long requests an expedited one: mounts, network namespaces,
 device removal. The kernel then sends an IPI to every CPU that is neither idle nor known to be in
-user mode. The kernel knows this only of `nohz_full` CPUs. With `/sys/kernel/rcu_normal` set, the
-kernel waits for a normal grace period instead. The IPIs of membarrier(2) do not come from RCU, so
-this setting does not remove them.
+user mode. The kernel knows that a CPU is in user mode only if the CPU is in `nohz_full=`. With
+`/sys/kernel/rcu_normal` set, the kernel waits for a normal grace period instead. The IPIs of
+membarrier(2) do not come from RCU, so this setting does not remove them.
 
 PREEMPT_RT kernels do this by default after boot.
 
-Cost: code that requests an expedited grace period takes a few milliseconds longer.
+Cost: code that requests an expedited grace period waits for a normal one, which lasts several
+milliseconds to tens of milliseconds.
 
 Source: kernel/rcu/update.c and kernel/rcu/tree_exp.h, membarrier_private_expedited() in
 kernel/sched/membarrier.c (6.12); Documentation/RCU/Design/Expedited-Grace-Periods.",

@@ -15,22 +15,25 @@ pub(super) const RT_THROTTLING: FileSetting = FileSetting {
     summary: "do not throttle real-time tasks that use more than 95 % of a second",
     page: "\
 Before 6.12 the kernel throttles real-time tasks (SCHED_FIFO, SCHED_RR) that ran for 0.95 s of a
-second on a CPU: they do not run for the rest of that second. A timer on their CPU checks this every
-second. The value -1 switches off both. Since 6.12 this throttling exists only in kernels with
-CONFIG_RT_GROUP_SCHED (commit 5f6bd380c7bd); the fair server replaced it (`fair-server`).
+second on a CPU: they do not run for the rest of that second. While such tasks run, one timer checks
+this for all CPUs every second (with CONFIG_RT_GROUP_SCHED, one for each group). It fires on the CPU
+whose real-time task started it. The value -1 switches off both. Since 6.12 this throttling exists
+only in kernels with CONFIG_RT_GROUP_SCHED (commit 5f6bd380c7bd); the fair server replaced it
+(`fair-server`).
 
 The throttling affects only real-time tasks. So this tunable is on for the workload `cyclic`, and
 for others only on request (`--on rt-throttling`).
 
-Cost: a real-time task that never sleeps keeps everything else off its CPU, including that CPU's
-kernel threads; on PREEMPT_RT that can stop the whole machine. `cpushield run` raises the priority
-of those threads above the priority of the task.
-Where a kernel throttles, a task with a priority above 1 can have the opposite effect: it delays an
-RCU reader that was boosted to priority 1 (CONFIG_RCU_BOOST). On 6.1 PREEMPT_RT, `verify` then waits
-for RCU without a limit; the priority 1 avoids that.
+Cost: a real-time task that never sleeps keeps everything with a lower priority off its CPU,
+including that CPU's kernel threads. On PREEMPT_RT that can stop the whole machine. `cpushield run`
+raises the kernel threads without which the kernel stalls above the priority of the task. On a
+kernel that throttles, a task with a priority above 1 can delay an RCU reader that was boosted to
+priority 1 (CONFIG_RCU_BOOST). On 6.1 PREEMPT_RT, `verify` then waits for RCU without a limit; the
+priority 1 avoids that. With -1 the kernel also accepts SCHED_DEADLINE tasks without a check of
+their bandwidth.
 
-Source: sched_rt_period_timer() in kernel/sched/rt.c (6.1);
-Documentation/scheduler/sched-rt-group.rst.",
+Source: sched_rt_period_timer() in kernel/sched/rt.c, __dl_overflow() in kernel/sched/deadline.c
+(6.1); Documentation/scheduler/sched-rt-group.rst.",
     file: &["/proc/sys/kernel/sched_rt_runtime_us"],
     value: "-1",
     compare: ValueComparison::Text,

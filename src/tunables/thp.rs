@@ -9,20 +9,26 @@ use crate::policy::Workload;
 
 pub(super) const THP: FileSetting = FileSetting {
     name: "thp",
-    summary: "switch transparent huge pages off, so that khugepaged collapses no pages at runtime",
+    summary: "switch transparent huge pages off, so that khugepaged collapses no anonymous memory",
     page: "\
 The kernel thread khugepaged collapses a run of small pages of a program into one huge page. While
 it copies them, the program's threads fault on that memory, and the CPUs of the program get a TLB
 flush. This affects only programs that may use huge pages, and only memory that is not in huge pages
-yet.
+yet. On kernels with commit 2ba99c5e0881 (6.1) and CONFIG_MMU_GATHER_RCU_TABLE_FREE, each collapse
+also sends an IPI to every CPU, whichever program it is for (`tlb_remove_table_smp_sync`).
 
-Not applied unless requested (`--on thp`), because huge pages also avoid TLB misses. khugepaged does
-not disturb a workload whose memory is already in huge pages, or that calls
-prctl(PR_SET_THP_DISABLE).
+Not applied unless requested (`--on thp`), because huge pages also avoid TLB misses. Apart from that
+IPI, khugepaged does not disturb a workload whose memory is already in huge pages. The same is true
+of a workload that calls prctl(PR_SET_THP_DISABLE).
 
-Cost: while the shield is active, every program gets only small pages for new memory.
+Cost: while the shield is active, programs get only small pages for new anonymous memory. Memory
+that is already in huge pages stays so. This tunable does not change shared memory
+(`shmem_enabled`), hugetlbfs, or a page size with its own setting (`hugepages-*/enabled`, since
+6.8).
 
-Source: mm/khugepaged.c; Documentation/admin-guide/mm/transhuge.rst.",
+Source: collapse_huge_page() and hugepage_pmd_enabled() in mm/khugepaged.c,
+tlb_remove_table_sync_one() in mm/mmu_gather.c (6.12);
+Documentation/admin-guide/mm/transhuge.rst.",
     file: &["/sys/kernel/mm/transparent_hugepage/enabled"],
     value: "never",
     compare: ValueComparison::Word,

@@ -11,9 +11,12 @@ pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
     summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
 The kernel may arm an unpinned timer on a CPU other than the one that requests it. With
-`kernel.timer_migration=1`, the default, a `nohz_full` CPU arms its unpinned timers on a
-housekeeping CPU, and other CPUs run the timers of idle CPUs. Some real-time guides recommend
-switching this off; then every timer that a program on the shield starts interrupts the shield.
+`kernel.timer_migration=1`, the default, a `nohz_full` CPU arms its unpinned high-resolution timers
+on a housekeeping CPU. Before 6.9 the same is true of the timers of the timer wheel. Since 6.9 the
+timer wheel ignores this setting; `cpu-hotplug-cycle` describes which CPU runs its timers.
+
+Some real-time guides recommend switching this off. Then every high-resolution timer that a program
+on the shield starts interrupts the shield, and before 6.9 every other timer does too.
 
 Cost: a timer that wakes a program on a `nohz_full` CPU then fires on a housekeeping CPU, and fires
 late if that CPU is busy. So this is off for `cyclic` workloads unless requested
@@ -23,13 +26,13 @@ them.
 A write that changes the value makes the kernel patch its code, which interrupts every CPU. So apply
 leaves it out while another shield is active, unless you pass `--disturb`.
 
-Source: timers_update_migration() in kernel/time/timer.c, get_nohz_timer_target() in
-kernel/sched/core.c and kernel/time/timer_migration.c (6.12);
-Documentation/admin-guide/sysctl/kernel.rst.",
+Source: timers_update_migration() in kernel/time/timer.c, get_target_base() in
+kernel/time/hrtimer.c, get_nohz_timer_target() in kernel/sched/core.c and
+kernel/time/timer_migration.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
     file: &["/proc/sys/kernel/timer_migration"],
     value: "1",
     compare: ValueComparison::Text,
-    reason: "timers armed from the shield then fire elsewhere",
+    reason: "unpinned timers that a nohz_full CPU starts then fire on a housekeeping CPU",
     removes: &[Cause::Timer, Cause::Hrtimer],
     culprits: &[],
     risk: Risk::None,

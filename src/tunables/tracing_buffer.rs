@@ -23,9 +23,9 @@ Since 6.7 (commit a1f157c7a3bb) the trace instance of `verify` has its own full-
 the start. cpushield recognizes such kernels by `buffer_subbuf_size_kb` (6.8 and later), and changes
 nothing there.
 
-Cost: 1.4 MiB per CPU until reboot (as with any use of tracing). This tunable removes no
-interruption. The work items also run on the CPUs of other shields. So apply does not enlarge the
-buffer while another shield is active, unless you pass `--disturb`.
+Cost: 1.4 MiB per CPU until reboot (unless `trace_buf_size=` sets another size), as with any use of
+tracing. This tunable removes no interruption. The work items also run on the CPUs of other shields.
+So apply does not enlarge the buffer while another shield is active, unless you pass `--disturb`.
 
 Source: tracing_update_buffers() in kernel/trace/trace.c, event_enable_write() in
 kernel/trace/trace_events.c, ring_buffer_resize() in kernel/trace/ring_buffer.c (6.1);

@@ -18,16 +18,17 @@ const CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 pub(super) struct Watchdog;
 
 const PAGE: &str = "\
-The lockup detectors watch every CPU. For soft lockups, a timer and a stop task run every four
-seconds. For hard lockups, many machines use a performance counter that raises a non-maskable
-interrupt about every ten seconds of busy time. apply removes the shielded CPUs from
+The lockup detectors watch every CPU. For soft lockups, by default a timer and a stop task run every
+four seconds. For hard lockups, many machines use a performance counter. By default it raises a
+non-maskable interrupt about every ten seconds of busy time. apply removes the shielded CPUs from
 `kernel.watchdog_cpumask`; the detectors continue on the other CPUs. If the kernel was booted with
 `nohz_full=`, the mask excludes the CPUs of that list from the start.
 
-Cost: the kernel does not report a shielded CPU that hangs in the kernel.
+Cost: the lockup detectors do not report a shielded CPU that hangs in the kernel. The stall detector
+of RCU still does.
 
 Source: watchdog_timer_fn() and lockup_detector_reconfigure() in kernel/watchdog.c (6.12);
-Documentation/admin-guide/lockup-watchdogs.rst.";
+Documentation/admin-guide/lockup-watchdogs.rst; Documentation/RCU/stallwarn.rst.";
 
 impl Tunable for Watchdog {
     fn name(&self) -> &'static str {

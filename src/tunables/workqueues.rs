@@ -26,11 +26,11 @@ This tunable does not affect work that is queued for one CPU (schedule_work_on()
 such work runs on that CPU. `verify` names the sender.
 
 Since 6.8 the kernel itself keeps the CPUs of isolated partitions out of the global mask, and shows
-the written value in cpumask_requested; undo restores that value. While another isolated partition
-exists, cpushield does not write the mask. Otherwise the kernel would apply the mask as written and
-run unbound work on the CPUs of that partition.
+the written value in cpumask_requested; undo restores that value. While another program has an
+isolated partition, cpushield does not write a mask that would include its CPUs. The kernel would
+apply that mask as written, and run unbound work on the CPUs of the partition.
 
-Cost: none.
+Cost: fewer CPUs run unbound work.
 
 Source: workqueue_apply_unbound_cpumask(), workqueue_set_unbound_cpumask() and
 workqueue_unbound_exclude_cpumask() in kernel/workqueue.c (6.12);

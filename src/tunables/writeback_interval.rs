@@ -11,14 +11,14 @@ pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
     name: "writeback-interval",
     summary: "wake the writeback of dirty pages every minute instead of every five seconds",
     page: "\
-A work item of an unbound queue writes dirty pages to disk every five seconds. `workqueues` keeps
-that work off the shield, so this is off unless requested (`--on writeback-interval`). It helps when
-the workload itself writes to files from the shield, because the kernel then arms the timer of the
-work item there.
+While there are dirty pages, a work item of an unbound queue runs every five seconds and writes the
+old ones to disk. `workqueues` keeps that work off the shield, so this is off unless requested
+(`--on writeback-interval`). It helps when the workload itself writes to files from the shield,
+because the kernel then arms the timer of the work item there.
 
-Cost: a power failure loses up to one more minute of unsynced data.
+Cost: unsynced data stays in memory for up to 55 seconds longer. A power failure loses it.
 
-Source: wb_wakeup_delayed() in fs/fs-writeback.c; Documentation/admin-guide/sysctl/vm.rst.",
+Source: wb_wakeup_delayed() in fs/fs-writeback.c (6.12); Documentation/admin-guide/sysctl/vm.rst.",
     file: &["/proc/sys/vm/dirty_writeback_centisecs"],
     value: "6000",
     compare: ValueComparison::Text,

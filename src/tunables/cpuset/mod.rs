@@ -20,36 +20,37 @@ pub const HOUSEKEEPING: &str = "cpushield_housekeeping";
 
 const PAGE: &str = "\
 A cpuset partition takes CPUs away from every other program: the scheduler places no other task on
-them and does not balance load among them. A program that requests these CPUs gets EINVAL. Only a
-partition keeps other programs out; an affinity or `isolcpus=` does not.
+them and does not balance load among them. A program that requests only these CPUs gets EINVAL. Only
+a partition keeps other programs out; an affinity or `isolcpus=` does not. Kernel threads that are
+bound to one of the CPUs stay there (`kthreads`).
 
 cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7) and
-becomes an `isolated` partition. apply reads back the kernel's answer; if it is
+becomes an `isolated` partition (since 6.1). apply reads back the kernel's answer; if it is
 `isolated invalid (reason)`, apply fails with that reason. If systemd owns the cgroup tree,
 cpushield asks systemd to create the slice `cpushield.slice` for this boot only. Otherwise systemd
 would remove the shield.
 
 cgroup v1 and hybrid: cpushield creates two cpusets, the shield (exclusive, no load balancing) and
-`cpushield_housekeeping`. It moves every program of the root cpuset into the second. It also
-switches off load balancing in the root cpuset, because the scheduling domain of the root would span
-the shield.
+`cpushield_housekeeping`. It moves every program and every movable kernel thread of the root cpuset
+into the second. It also switches off load balancing in the root cpuset, because the scheduling
+domain of the root would span the shield.
 
 On a machine with several memory nodes, programs of the shield get memory only from the nodes of its
 CPUs (`cpuset.mems`; AllowedMemoryNodes= for a slice). If those nodes have no memory that cpusets
 may use, the programs get all usable nodes, and a warning says so. cpushield sets the nodes while
-the group is empty. On cgroup v2 the kernel moves the pages of a program that enters the group or
-leaves it. Since 5.15 it also moves the pages of the programs in the group when the group's nodes
-change. Some pages may stay where they are. All of them do if the program leaves a group that
-existed before its cpuset controller was enabled, as under systemd (tried on 6.12). A program that
-starts in the shield has its pages on these nodes from the beginning. While the kernel moves pages,
-it may also run a kernel thread once on each CPU.
+the group is empty. Since 5.15 the kernel moves the pages of a program that enters a group of cgroup
+v2 or leaves it. It also moves the pages of the programs in the group when the group's nodes change.
+Some pages may stay where they are. All of them do if the program leaves a group that existed before
+its cpuset controller was enabled, as under systemd (tried on 6.12). A program that starts in the
+shield has its pages on these nodes from the beginning. While the kernel moves pages, it may also
+run a work item once on each CPU, the CPUs of other shields included.
 
 With `--balance` the partition is of type `root` (v1: with load balancing): other programs still
 cannot enter, but the scheduler moves the programs of the shield among its CPUs. This causes
 interruptions, which `verify` reports.
 
 Other cpusets with CPUs of the shield (containers, slices with AllowedCPUs=) lose these CPUs; undo
-gives them back.
+gives them back. On v1, a cpuset that has no other CPUs keeps them, and the plan warns of it.
 
 CPUs in `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels in between have a
 bug and refuse the partition (`partition config conflicts with housekeeping setup`). apply tries it
@@ -59,17 +60,17 @@ but nothing keeps them out.
 
 `/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC
 looks nowhere else. So `run` sets RTAPI_CPU_NUMBER to the highest CPU of the program, for LinuxCNC
-to use.
+to use. It does not change a value that you have set.
 
-Cost: other programs have fewer CPUs. On v1, programs that pinned themselves get the affinity of
-their cpuset while the shield is active.
+Cost: other programs have fewer CPUs. Before 6.2, programs that pinned themselves get the affinity
+of their cpuset while the shield is active. Since 6.2 this is true only of programs that are pinned
+to shielded CPUs alone (`keep-affinities`).
 
-Source: kernel/cgroup/cpuset.c, validate_partition() (6.12); commits 4a74e418881f (6.7) and
-216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13;
-cpuset_attach(), which remembers the former nodes of only one such group, cpuset_migrate_mm() (6.12)
-and commit ee9707e8593d (5.15) about moved pages; lru_cache_disable(), mm/swap.c (6.12) about the
-kernel threads; Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst;
-systemd.resource-control(5).";
+Source: kernel/cgroup/cpuset.c, prstate_housekeeping_conflict() (6.12); commits 4a74e418881f (6.7)
+and 216217ebee16 (6.18, 6.17.3) about isolcpus=, tried on 6.1, 6.12.107 and 7.2.13; cpuset_attach(),
+which remembers the former nodes of only one such group, cpuset_migrate_mm() (6.12) and commit
+ee9707e8593d (5.15) about moved pages; lru_cache_disable(), mm/swap.c (6.12) about the work items;
+Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
 
 impl Tunable for Cpuset {
     fn name(&self) -> &'static str {
