@@ -12,8 +12,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
           value_parser = KnownWord(load_names), hide_possible_values = true)]
     load: Vec<String>,
-    /// Run this shell command as a load: it starts before the measurement, restarts whenever it
-    /// ends, and is stopped after the measurement. See `explain load-command`
+    /// Run this shell command as a load: it starts before the measurement, runs again whenever it
+    /// succeeds, and is stopped after the measurement. See `explain load-command`
     #[arg(long, value_name = "COMMAND")]
     load_command: Option<String>,
     /// CPUs for the load: a list, `rest` (all except the measured and the shielded CPUs) or `all`

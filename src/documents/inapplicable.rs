@@ -117,12 +117,25 @@ pub enum InapplicableReason {
     FrequencySet,
     /// Without turbo the kernel would lower the least performance, and nothing restores that.
     LeastPerformanceLost,
+    /// The interval in a file is already longer.
+    IntervalLonger {
+        /// Its path.
+        file: String,
+        /// Its value.
+        now: String,
+    },
+    /// The kernel does not write dirty pages back periodically.
+    NoPeriodicWriteback,
 }
 
 impl fmt::Display for InapplicableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PathAbsent { path } => return write!(f, "{path} does not exist"),
+            Self::IntervalLonger { file, now } => {
+                return write!(f, "{file} is {now}: the interval is already longer");
+            }
+            Self::NoPeriodicWriteback => "periodic writeback is off (dirty_writeback_centisecs=0)",
             Self::PathUnreadable { path, answer } => {
                 return write!(f, "{path} cannot be read: {answer}");
             }

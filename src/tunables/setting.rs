@@ -47,6 +47,25 @@ pub(super) fn anywhere(_machine: &Machine) -> Result<(), InapplicableReason> {
     Ok(())
 }
 
+/// For intervals, which are made longer and never shorter.
+pub(super) fn is_shorter(
+    machine: &Machine,
+    file: &str,
+    value: u64,
+) -> Result<(), InapplicableReason> {
+    let now = match machine.settings.get(file) {
+        Some(TunableReading::Value(now)) => now.trim(),
+        _ => return Ok(()),
+    };
+    match now.parse::<u64>() {
+        Ok(number) if number > value => {
+            let (file, now) = (file.to_owned(), now.to_owned());
+            Err(InapplicableReason::IntervalLonger { file, now })
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Tunable for FileSetting {
     fn name(&self) -> &'static str {
         self.name

@@ -1,9 +1,11 @@
 //! `vm-stat-interval`: makes the per-CPU update of memory statistics rare. Pure.
 
-use super::setting::{FileSetting, always, anywhere};
+use super::setting::{FileSetting, always, is_shorter};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+
+const FILE: &str = "/proc/sys/vm/stat_interval";
 
 pub(super) const VM_STAT_INTERVAL: FileSetting = FileSetting {
     name: "vm-stat-interval",
@@ -24,7 +26,7 @@ in the lists longer.
 
 Source: vmstat_shepherd() and refresh_cpu_vm_stats() in mm/vmstat.c (6.12);
 Documentation/admin-guide/sysctl/vm.rst.",
-    file: &["/proc/sys/vm/stat_interval"],
+    file: &[FILE],
     value: "3600",
     compare: ValueComparison::Text,
     reason: "a CPU whose counters changed otherwise runs vmstat_update every second",
@@ -36,5 +38,5 @@ Documentation/admin-guide/sysctl/vm.rst.",
     risk: Risk::Low,
     optional: always,
     disturbs: None,
-    applies: anywhere,
+    applies: |machine| is_shorter(machine, FILE, 3600),
 };

@@ -1,11 +1,15 @@
 //! `writeback-interval`: dirty pages are written back less often. Pure.
 
-use super::setting::{FileSetting, anywhere};
+use super::setting::{FileSetting, is_shorter};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
+use crate::survey::{Machine, TunableReading};
+
+const FILE: &str = "/proc/sys/vm/dirty_writeback_centisecs";
 
 pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
     name: "writeback-interval",
@@ -19,7 +23,7 @@ because the kernel then arms the timer of the work item there.
 Cost: unsynced data stays in memory for up to 55 seconds longer. A power failure loses it.
 
 Source: wb_wakeup_delayed() in fs/fs-writeback.c (6.12); Documentation/admin-guide/sysctl/vm.rst.",
-    file: &["/proc/sys/vm/dirty_writeback_centisecs"],
+    file: &[FILE],
     value: "6000",
     compare: ValueComparison::Text,
     reason: "the writeback timer then fires rarely",
@@ -29,9 +33,52 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c (6.12); Documentation/admin-gui
     risk: Risk::Medium,
     optional: on_request,
     disturbs: None,
-    applies: anywhere,
+    applies: is_periodic_and_shorter,
 };
 
 fn on_request(_workload: Workload) -> Option<OffReason> {
     Some(OffReason::WritebackElsewhere)
+}
+
+/// 0 switches periodic writeback off (wb_workfn() in fs/fs-writeback.c, 6.12).
+fn is_periodic_and_shorter(machine: &Machine) -> Result<(), InapplicableReason> {
+    match machine.settings.get(FILE) {
+        Some(TunableReading::Value(now)) if now.trim() == "0" => {
+            Err(InapplicableReason::NoPeriodicWriteback)
+        }
+        _ => is_shorter(machine, FILE, 6000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{busy, shield};
+    use super::super::{Tunable, WantedChanges};
+    use super::*;
+    use crate::survey::CgroupMode;
+
+    #[test]
+    fn an_interval_that_is_off_or_longer_stays_as_it_is() {
+        let mut m = busy(CgroupMode::V2);
+        let shield = shield(&m);
+        for (now, expected) in [
+            ("0", Some(InapplicableReason::NoPeriodicWriteback)),
+            ("500", None),
+            ("6000", None),
+            (
+                "6001",
+                Some(InapplicableReason::IntervalLonger {
+                    file: FILE.to_owned(),
+                    now: "6001".to_owned(),
+                }),
+            ),
+        ] {
+            m.settings.insert(FILE.to_owned(), TunableReading::Value(now.to_owned()));
+            let why = match (&WRITEBACK_INTERVAL).wants(&m, &shield) {
+                WantedChanges::Nothing(why) => Some(why),
+                WantedChanges::Changes(_) => None,
+            };
+            assert_eq!(why, expected, "{now}");
+        }
+    }
 }

@@ -384,7 +384,7 @@ impl LintFinding {
             | LintFinding::NoHousekeeping { .. }
             | LintFinding::NohzOff { .. } => write_about_lists(f, self),
             LintFinding::UnknownValue { word, near, takes } => {
-                write!(f, "{word} has a value that the kernel does not accept")?;
+                write!(f, "{word} has a value that the kernel does not recognize")?;
                 match near {
                     Some(near) => write!(f, "; similar: {near}"),
                     None => write!(f, "; the parameter takes {takes}"),

@@ -210,7 +210,10 @@ impl fmt::Display for WordFault {
             }
             WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
             WordFault::UnknownValue { takes } => {
-                write!(f, "has a value that no known kernel accepts; the parameter takes {takes}")
+                write!(
+                    f,
+                    "has a value that no known kernel recognizes; the parameter takes {takes}"
+                )
             }
             WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
             WordFault::Unreleased { .. } => {

@@ -77,7 +77,12 @@ fn cpu_limit(param: &KernelParam) -> Option<CpuLimit<'_>> {
     let count = || param.value.as_deref()?.parse::<usize>().ok();
     match param.name.replace('-', "_").as_str() {
         "nosmp" => Some(CpuLimit { param, count: 1, hard: false }),
-        "maxcpus" => Some(CpuLimit { param, count: count()?.max(1), hard: false }),
+        "maxcpus" => {
+            let is_number =
+                param.value.as_deref()?.starts_with(|first: char| first.is_ascii_digit());
+            let count = if is_number { count()?.max(1) } else { 1 };
+            Some(CpuLimit { param, count, hard: false })
+        }
         "nr_cpus" => {
             let count = count().filter(|count| *count > 0)?;
             Some(CpuLimit { param, count, hard: true })
@@ -147,6 +152,12 @@ mod tests {
             ("nr_cpus=4 nohz_full=2-3", ""),
             ("nr_cpus=0 maxcpus=8 nohz_full=2-3", ""),
             ("maxcpus=2 irqaffinity=0-3", ""),
+            // get_option() (lib/cmdline.c, 6.12) reads it as 0.
+            (
+                "maxcpus=abc nohz_full=1",
+                "with maxcpus=abc, the kernel starts only CPU 0: it does not start CPU 1 in \
+                 nohz_full=1",
+            ),
         ] {
             let found = find(&target, &cmdline::parse(line)).map(|it| it.to_string());
             assert_eq!(found.unwrap_or_default(), expected, "{line}");

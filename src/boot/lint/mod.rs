@@ -227,31 +227,31 @@ mod tests {
         (
             "idle=pol mitigations=of mce=ignor_ce skew_tick=yes",
             &[
-                "idle=pol has a value that the kernel does not accept; similar: poll",
-                "mitigations=of has a value that the kernel does not accept; similar: off",
-                "mce=ignor_ce has a value that the kernel does not accept; similar: ignore_ce",
-                "skew_tick=yes has a value that the kernel does not accept; the parameter takes a \
+                "idle=pol has a value that the kernel does not recognize; similar: poll",
+                "mitigations=of has a value that the kernel does not recognize; similar: off",
+                "mce=ignor_ce has a value that the kernel does not recognize; similar: ignore_ce",
+                "skew_tick=yes has a value that the kernel does not recognize; the parameter takes a \
                  number",
             ],
         ),
         (
             "tsc=relaible intel_pstate=disabl iommu=tp nosmt=fource preempt=ful",
             &[
-                "tsc=relaible has a value that the kernel does not accept; similar: reliable",
-                "intel_pstate=disabl has a value that the kernel does not accept; similar: disable",
-                "iommu=tp has a value that the kernel does not accept; similar: pt",
-                "nosmt=fource has a value that the kernel does not accept; similar: force",
-                "preempt=ful has a value that the kernel does not accept; similar: full",
+                "tsc=relaible has a value that the kernel does not recognize; similar: reliable",
+                "intel_pstate=disabl has a value that the kernel does not recognize; similar: disable",
+                "iommu=tp has a value that the kernel does not recognize; similar: pt",
+                "nosmt=fource has a value that the kernel does not recognize; similar: force",
+                "preempt=ful has a value that the kernel does not recognize; similar: full",
             ],
         ),
         (
             "intel_idle.max_cstate=x maxcpus=abc nmi_watchdog=of idel=poll",
             &[
-                "intel_idle.max_cstate=x has a value that the kernel does not accept; the \
+                "intel_idle.max_cstate=x has a value that the kernel does not recognize; the \
                  parameter takes a number",
-                "maxcpus=abc has a value that the kernel does not accept; the parameter takes a \
+                "maxcpus=abc has a value that the kernel does not recognize; the parameter takes a \
                  number; the kernel reads a word as 0 and starts only the boot CPU",
-                "nmi_watchdog=of has a value that the kernel does not accept; the parameter takes \
+                "nmi_watchdog=of has a value that the kernel does not recognize; the parameter takes \
                  0, 1, panic or nopanic",
                 "idel=poll looks like a misspelled idle",
             ],

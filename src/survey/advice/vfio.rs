@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 
 const PCI: &str = "/sys/bus/pci";
 
+/// Whether the kernel made a group for a device without an IOMMU (`vfio_noiommu_group_alloc()`,
+/// drivers/vfio/group.c, 6.12).
+fn is_without_iommu(source: &AdviceSource<'_>, group: &str) -> bool {
+    let name = source.r.line(&format!("/sys/kernel/iommu_groups/{group}/name"));
+    name.is_some_and(|name| name == "vfio-noiommu")
+}
+
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let r = source.r;
     if !r.host.exists(&format!("{PCI}/devices")) {
@@ -17,6 +24,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     for device in devices {
         let link = r.host.read_link(&format!("{PCI}/drivers/vfio-pci/{device}/iommu_group")).ok();
         let group = link.and_then(|target| Some(target.rsplit_once('/')?.1.to_owned()));
+        let group = group.filter(|group| !is_without_iommu(source, group));
         groups.entry(group).or_default().push(device);
     }
     let findings = groups.into_iter().map(|(group, devices)| match group {
