@@ -148,8 +148,8 @@ impl fmt::Display for CommandLineFault {
         match self {
             CommandLineFault::ListDiffers { refused, kept, one_list: true } => write!(
                 f,
-                "the kernel ignores {refused}: {kept} comes first, and kernels before \
-                 {LIST_PER_ISOLATION} have one list for nohz_full= and isolcpus="
+                "the kernel ignores {refused}: {kept} comes first, and kernels since 4.15 and \
+                 before {LIST_PER_ISOLATION} have one list for nohz_full= and isolcpus="
             ),
             CommandLineFault::ListDiffers { refused, kept, one_list: false } => {
                 write!(f, "the kernel ignores {refused}: {kept} comes first and names other CPUs")
