@@ -25,7 +25,8 @@ non-maskable interrupt about every ten seconds of busy time. apply removes the s
 `nohz_full=`, the mask excludes the CPUs of that list from the start.
 
 Cost: the lockup detectors do not report a shielded CPU that hangs in the kernel. The stall detector
-of RCU still does.
+of RCU still does. The write runs a work item on each CPU of the old mask, which interrupts other
+shields that have this tunable off.
 
 Source: watchdog_timer_fn() and lockup_detector_reconfigure() in kernel/watchdog.c (6.12);
 Documentation/admin-guide/lockup-watchdogs.rst; Documentation/RCU/stallwarn.rst.";

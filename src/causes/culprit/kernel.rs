@@ -10,8 +10,8 @@ named! {
         PosixTimer => "a POSIX CPU timer",
         /// Perf.
         PerfEvents => "perf",
-        /// Another runnable task, or a bandwidth limit.
-        Scheduler => "the scheduler: another runnable task or a bandwidth limit",
+        /// Another runnable task, a SCHED_DEADLINE task or a CPU quota (`sched_can_stop_tick()`).
+        Scheduler => "the scheduler: another runnable task, a SCHED_DEADLINE task or a CPU quota",
         /// The clock is not stable.
         ClockUnstable => "an unstable clock",
         /// RCU.
