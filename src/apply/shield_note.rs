@@ -192,9 +192,7 @@ impl fmt::Display for ShieldNote {
                 write!(f, "`status` cannot show the shield to other users: {error}")
             }
             Self::JournalLineDropped { line } => line.fmt(f),
-            Self::JournalIncomplete { error } => {
-                write!(f, "cannot read the journal, so its changes are not listed: {error}")
-            }
+            Self::JournalIncomplete { error } => write!(f, "{JOURNAL_UNREADABLE}: {error}"),
             Self::JournalNotWritten { answer } => {
                 write!(f, "the journal could not be written ({answer}), {WITHOUT_JOURNAL}")
             }
@@ -230,6 +228,7 @@ impl fmt::Display for ShieldNote {
 
 const UNCHANGED: &str = "is already active; nothing was changed";
 const REPAIRED: &str = "was active, but some of its settings were missing";
+const JOURNAL_UNREADABLE: &str = "cannot read the journal, so its changes are not listed";
 const WITHOUT_JOURNAL: &str = "so undo continued without it";
 const UNDO_AGAIN: &str = "run `cpushield undo` again when the journal's directory is writable";
 const REBOOTED: &str = "so the shield no longer exists; its journal was moved to";

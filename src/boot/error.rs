@@ -231,11 +231,7 @@ impl fmt::Display for BootError {
                 "no kernel in the boot menu matches {asked}; the menu has {}",
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             ),
-            BootError::NotRunning { asked, running } => write!(
-                f,
-                "{asked} does not match {running}: without a boot menu that cpushield can read, \
-                 the parameters are for the running kernel"
-            ),
+            BootError::NotRunning { asked, running } => write_not_running(f, asked, running),
             BootError::MixedKernels { with, without } => write_mixed(f, with, without),
             BootError::Conflict { version, place, why } => {
                 write!(f, "kernel {version}: {why}\n  file:  {place}")
@@ -290,6 +286,14 @@ impl fmt::Display for BootError {
 const BOOT_CPU: &str =
     "cannot be prepared at boot: CPU 0 starts the others and keeps time for them";
 const NOT_PLAIN: &str = "is empty or has characters that are special to a boot loader";
+
+fn write_not_running(f: &mut fmt::Formatter<'_>, asked: &str, running: &str) -> fmt::Result {
+    write!(
+        f,
+        "{asked} does not match {running}: without a boot menu that cpushield can read, the \
+         parameters are for the running kernel"
+    )
+}
 
 fn write_part(f: &mut fmt::Formatter<'_>, words: &[String], written: &[String]) -> fmt::Result {
     let (words, written) = (words.join(" "), written.join(" "));

@@ -128,13 +128,13 @@ pub enum InapplicableReason {
     NoPeriodicWriteback,
 }
 
+const LONGER: &str = "the interval is already longer";
+
 impl fmt::Display for InapplicableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PathAbsent { path } => return write!(f, "{path} does not exist"),
-            Self::IntervalLonger { file, now } => {
-                return write!(f, "{file} is {now}: the interval is already longer");
-            }
+            Self::IntervalLonger { file, now } => return write!(f, "{file} is {now}: {LONGER}"),
             Self::NoPeriodicWriteback => "periodic writeback is off (dirty_writeback_centisecs=0)",
             Self::PathUnreadable { path, answer } => {
                 return write!(f, "{path} cannot be read: {answer}");
@@ -196,8 +196,7 @@ impl fmt::Display for InapplicableReason {
                 "without turbo, the driver would lower intel_pstate/min_perf_pct permanently"
             }
             Self::BoostOfPolicies => {
-                "since 6.11, each cpufreq policy has its own boost switch, and this switch sets \
-                 them all"
+                "since 6.11, this switch also sets the boost switch of every cpufreq policy"
             }
             Self::NoThrottling => {
                 "since 6.12, only kernels with CONFIG_RT_GROUP_SCHED throttle real-time tasks"

@@ -74,7 +74,7 @@ mod tests {
             ),
         ] {
             m.settings.insert(FILE.to_owned(), TunableReading::Value(now.to_owned()));
-            let why = match (&WRITEBACK_INTERVAL).wants(&m, &shield) {
+            let why = match WRITEBACK_INTERVAL.wants(&m, &shield) {
                 WantedChanges::Nothing(why) => Some(why),
                 WantedChanges::Changes(_) => None,
             };
