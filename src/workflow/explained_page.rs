@@ -221,8 +221,7 @@ pub fn list_pages(pages: &[ExplainPage], width: usize) -> String {
 }
 
 /// The names that are not in the list.
-const MORE_NAMES: &str =
-    "More names: keys of the policy, terms of the glossary, culprits from a table";
+const MORE_NAMES: &str = "More names: policy keys, glossary terms, culprits of tables";
 
 fn list_kind(pages: &[ExplainPage], kind: &str, width: usize) -> String {
     let pages = pages.iter().filter(|page| page.kind == kind);

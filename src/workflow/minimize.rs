@@ -49,7 +49,10 @@ pub fn dry_run(work: &WorkContext<'_>, request: &MinimizeRequest) -> Result<Sear
     let (search, cpus) = make_search(work, &machine, request)?;
     let ExperimentFile { name, matrix, .. } = &request.file;
     let index = choose_row(matrix, request.row.as_deref(), request.reboot)?;
-    let whole = matrix.with_row(index, whole_row(&search));
+    let mut whole = matrix.with_row(index, whole_row(&search));
+    let row_cpus = choose_row_cpus(work, &machine, &whole, name)?;
+    whole.assign_cpus(&row_cpus);
+    whole.set_original_kernel(machine.kernel.release.as_deref());
     check_row_boots(work, &machine, &whole, name, request.reboot)?;
     Ok(describe_search(&search, matrix, cpus))
 }

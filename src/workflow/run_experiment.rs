@@ -587,8 +587,8 @@ mod tests {
         let shields = ["1", "3", "2-3"].map(shield).concat();
         let base = |cpus: &str| format!("[[row]]\nname = \"a\"\n{cpus}{shields}{COLUMN}");
         let refused = dry_run_on("6.12-rt-4", &base("")).unwrap_err();
-        let said = "m.toml:1: row \"a\": cpus is missing: the rows with a shield have their own \
-                    CPUs\n\
+        let said = "m.toml:1: row \"a\": this row has neither a shield nor `cpus`, so it does not \
+                    say which CPUs to measure\n\
                     measure this row on the CPUs of another row: cpus = \"1\"\n\
                     or set cpus at the top of the file, for all rows without their own\n\
                     or write a row without a shield for each of these sets of CPUs; their union is \

@@ -82,7 +82,7 @@ fn a_step_that_would_wait_for_a_busy_cpu_is_refused_naming_the_task() {
     let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
     let refused = refused(&applied);
     let subjects: Vec<&str> = refused.iter().map(|(subject, _)| *subject).collect();
-    assert_eq!(subjects, [SWITCH, "CPU 3 offline and online", WATCHDOG]);
+    assert_eq!(subjects, [SWITCH, "hotplug cycle of CPU 3", WATCHDOG]);
     for (_, reason) in refused {
         assert_eq!(
             reason,
@@ -135,7 +135,7 @@ fn only_the_ext_server_gives_time_to_the_threads_of_a_sched_ext_scheduler() {
     // It is the last to serve them, as throttling is.
     assert_eq!(subjects(&files("50000000", "1")), [EXT_SERVER, RT_RUNTIME]);
     // It is off already: what waits for a thread of the CPU is refused.
-    let waiting = [SWITCH, "CPU 3 offline and online", RT_RUNTIME, WATCHDOG];
+    let waiting = [SWITCH, "hotplug cycle of CPU 3", RT_RUNTIME, WATCHDOG];
     assert_eq!(subjects(&files("0", "1")), waiting);
     // No scheduler is loaded: the fair server counts.
     assert_eq!(subjects(&files("50000000", "0")), [RT_RUNTIME, FAIR_SERVER]);

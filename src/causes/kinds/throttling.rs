@@ -14,11 +14,11 @@ const PAGE: &str = "\
 The workload was ready to run, but the scheduler let the CPU idle, because a limit on CPU time was
 reached:
 
-- Real-time throttling: before 6.12 the real-time tasks of a CPU may run for 0.95 s of each second
+* Real-time throttling: before 6.12 the real-time tasks of a CPU may run for 0.95 s of each second
   by default (`rt-throttling`). Since 6.12 only kernels with CONFIG_RT_GROUP_SCHED have it.
-- `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all ordinary tasks of the cgroup
+* `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all ordinary tasks of the cgroup
   together. It does not limit real-time tasks.
-- A SCHED_DEADLINE task waits for its next period when its runtime is used up.
+* A SCHED_DEADLINE task waits for its next period when its runtime is used up.
 
 cpushield recognizes throttling in the trace: the idle task runs although the workload is not
 asleep. Before that, an interrupt requested the switch, or a task of lower priority replaced a

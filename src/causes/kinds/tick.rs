@@ -21,12 +21,12 @@ CPU: once a second, another CPU runs a tick on its behalf (sched_tick_remote() i
 
 On a `nohz_full` CPU the following restart the tick:
 
-- a second runnable ordinary task, a SCHED_DEADLINE task or the fair server (`fair-server`);
-- a CPU quota of the task's cgroup (`cpu.max`; HZ_BW in kernel/sched/features.h, 6.12);
-- a POSIX CPU timer, or an unstable scheduler clock;
-- an RCU grace period that waits for the CPU;
-- a perf event that the kernel throttles on this CPU;
-- a perf event with a sampling frequency, the default of `perf record`. Wherever it counts, it
+* a second runnable ordinary task, a SCHED_DEADLINE task or the fair server (`fair-server`);
+* a CPU quota of the task's cgroup (`cpu.max`; HZ_BW in kernel/sched/features.h, 6.12);
+* a POSIX CPU timer, or an unstable scheduler clock;
+* an RCU grace period that waits for the CPU;
+* a perf event that the kernel throttles on this CPU;
+* a perf event with a sampling frequency, the default of `perf record`. Wherever it counts, it
   restarts the tick of every `nohz_full` CPU (account_freq_event_nohz() in kernel/events/core.c).
 
 The kernel reports which of them it was (`timer:tick_stop`, `enum tick_dep_bits` in
