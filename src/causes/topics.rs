@@ -93,11 +93,11 @@ on that CPU. Their workqueues are per-CPU, so no cpuset, IRQ affinity or workque
 work items off the shield. If the kernel was booted with `workqueue.power_efficient=1`, the
 workqueue of the cursor is unbound.
 
-* `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again on
-the same CPU. It does so until the cursor stops blinking. Since 6.9 its timer runs on a housekeeping
-CPU if it is queued from a `nohz_full` CPU, and the work item follows the timer.
-`console-cursor-blink` stops it; `vt.global_cursor_default=0` on the kernel command line removes the
-cursor.
+* `fb_flashcursor` draws the blinking cursor, about five times a second, and queues itself again
+until the cursor stops blinking. If it is queued from a `nohz_full` CPU, its timer runs on a
+housekeeping CPU, and the work item follows. Since 6.9 another CPU can also take it over from an
+idle CPU. `console-cursor-blink` stops it; `vt.global_cursor_default=0` on the kernel command line
+removes the cursor.
 * `drm_fb_helper_damage_work` copies the drawn text to the display, once for each burst of text. It
 stops when nothing more is written.
 

@@ -15,9 +15,10 @@ pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
 The cursor of the text console on a screen appears or disappears about five times a second. Each
-time, a work item (fb_flashcursor) draws or erases it and queues itself again. It stays on its CPU,
-unless that CPU is in `nohz_full=`: then its timer fires on a housekeeping CPU. The workqueue is
-per-CPU, unless the kernel was booted with workqueue.power_efficient=1 or has this default
+time, a work item (fb_flashcursor) draws or erases it and queues itself again. It stays on its CPU
+while that CPU is busy, unless the CPU is in `nohz_full=`: then its timer fires on a housekeeping
+CPU. Since 6.9 another CPU can also take it over from an idle CPU. The workqueue is per-CPU, unless
+the kernel was booted with workqueue.power_efficient=1 or has this default
 (CONFIG_WQ_POWER_EFFICIENT_DEFAULT). So neither a cpuset nor the masks of `workqueues` and
 `irq-affinity` keep the work item off a CPU. It starts on a CPU when a task writes to the console
 there, or when the kernel prints a message there.

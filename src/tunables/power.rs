@@ -22,7 +22,7 @@ const GOVERNOR: &str = "cpufreq/scaling_governor";
 const IDLE_PAGE: &str = "\
 A CPU in deep sleep can take hundreds of microseconds to wake. `n/a` in
 `power/pm_qos_resume_latency_us` of a CPU forbids sleep states with an exit latency, for that CPU
-only. An idle CPU then polls.
+only. With a cpuidle driver on x86 an idle CPU then polls; elsewhere it uses its shallowest state.
 
 Off unless requested (`--on cpu-idle`): a polling program never sleeps, so it gains nothing. A
 program that wakes periodically wakes sooner, but this costs power and heat. With SMT or turbo, it

@@ -15,11 +15,12 @@ The kernel thread khugepaged collapses a run of small pages of a program into on
 it copies them, the program's threads fault on that memory, and the CPUs of the program get a TLB
 flush. This affects only programs that may use huge pages, and only memory that is not in huge pages
 yet. On kernels with commit 2ba99c5e0881 (6.1) and CONFIG_MMU_GATHER_RCU_TABLE_FREE, each collapse
-also sends an IPI to every CPU, whichever program it is for (`tlb_remove_table_smp_sync`).
+of anonymous memory also sends an IPI to every CPU (`tlb_remove_table_smp_sync`).
 
 Not applied unless requested (`--on thp`), because huge pages also avoid TLB misses. Apart from that
-IPI, khugepaged does not disturb a workload whose memory is already in huge pages. The same is true
-of a workload that calls prctl(PR_SET_THP_DISABLE).
+IPI and from draining page lists (`lru_add_drain_per_cpu`), khugepaged does not disturb a workload
+whose memory is already in huge pages. The same is true of a workload that calls
+prctl(PR_SET_THP_DISABLE).
 
 Cost: while the shield is active, programs get only small pages for new anonymous memory. Memory
 that is already in huge pages stays so. This tunable does not change shared memory

@@ -11,9 +11,11 @@ pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
     summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
 The kernel may arm an unpinned timer on a CPU other than the one that requests it. With
-`kernel.timer_migration=1`, the default, a `nohz_full` CPU arms its unpinned high-resolution timers
-on a housekeeping CPU. Before 6.9 the same is true of the timers of the timer wheel. Since 6.9 the
-timer wheel ignores this setting; `cpu-hotplug-cycle` describes which CPU runs its timers.
+`kernel.timer_migration=1`, the default, a `nohz_full` CPU arms an unpinned high-resolution timer on
+a housekeeping CPU. A timer that expires before the next event of that CPU stays
+(switch_hrtimer_base() in kernel/time/hrtimer.c, 6.12). Before 6.9 the timers of the timer wheel
+always move. Since 6.9 the timer wheel ignores this setting; `cpu-hotplug-cycle` describes which CPU
+runs its timers.
 
 Some real-time guides recommend switching this off. Then every high-resolution timer that a program
 on the shield starts interrupts the shield, and before 6.9 every other timer does too.
@@ -32,7 +34,7 @@ kernel/time/timer_migration.c (6.12); Documentation/admin-guide/sysctl/kernel.rs
     file: &["/proc/sys/kernel/timer_migration"],
     value: "1",
     compare: ValueComparison::Text,
-    reason: "unpinned timers that a nohz_full CPU starts then fire on a housekeeping CPU",
+    reason: "most unpinned timers that a nohz_full CPU starts then fire on a housekeeping CPU",
     removes: &[Cause::Timer, Cause::Hrtimer],
     culprits: &[],
     risk: Risk::None,

@@ -64,7 +64,8 @@ A timer on every CPU checks for corrected hardware errors, and processors of Int
 an interrupt for them (CMCI). `mce=ignore_ce` stops both, but not the threshold interrupt of AMD
 processors. The tunable `mce-check-interval` stops the timer at runtime.
 
-Cost: the kernel does not read corrected errors from the processor. Failing memory can then go
+Cost: the kernel does not read corrected errors, except those that AMD's threshold interrupt
+signals. Failing memory can then go
 unnoticed until an error cannot be corrected.
 
 Source: mcheck_enable() and should_enable_timer() in arch/x86/kernel/cpu/mce/core.c,

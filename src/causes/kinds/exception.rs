@@ -13,8 +13,8 @@ pub(super) const ENTRY: CauseEntry = CauseEntry {
 const PAGE: &str = "\
 The workload raised an exception: a breakpoint, a division by zero, a misaligned access, a debug
 exception, a general protection fault. On x86 the kernel has trace events only for page faults, on
-arm64 for no exception. Other exceptions appear as the signal that follows or, on a `nohz_full` CPU,
-as an entry without an event.
+arm64 only for emulated old instructions (`instruction_emulation`). Other exceptions appear as the
+signal that follows or, on a `nohz_full` CPU, as an entry without an event.
 
 `verify --syscalls` also traces system calls. Then an entry without an event is an exception without
 a signal, or a system call that seccomp refused before it was traced. An example of such an

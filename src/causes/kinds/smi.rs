@@ -22,8 +22,9 @@ have an event, which `verify` counts from just before the measured span to just 
 6.12; this has not been tested on such a machine yet). Neither counter shows how long the firmware
 ran. No count is available in guests, on AMD processors before Zen 2 or on other processors. There,
 the witness is `cpushield latency hardware` (hwlat): a kernel thread that reads the clock with
-interrupts disabled. Only an NMI can run between two of its readings; any other gap was caused below
-the kernel. The thread disturbs the CPU too much to run together with a workload.
+interrupts disabled. Only an NMI or a machine check can run between two of its readings; any other
+gap was caused below the kernel. The thread disturbs the CPU too much to run together with a
+workload.
 
 `verify` compares the gaps of its sampler with the kernel's trace. The trace explains a gap if it
 shows what ran during the gap. For kernel entry and exit, `verify` allows 10 µs more, or as much

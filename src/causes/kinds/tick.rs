@@ -22,7 +22,8 @@ CPU: once a second, another CPU runs a tick on its behalf (sched_tick_remote() i
 On a `nohz_full` CPU the following restart the tick:
 
 * a second runnable ordinary task, a SCHED_DEADLINE task or the fair server (`fair-server`);
-* a CPU quota of the task's cgroup (`cpu.max`; HZ_BW in kernel/sched/features.h, 6.12);
+* a CPU quota of the task's cgroup (`cpu.max`; cfs_task_bw_constrained() in kernel/sched/fair.c,
+  6.12);
 * a POSIX CPU timer, or an unstable scheduler clock;
 * an RCU grace period that waits for the CPU;
 * a perf event that the kernel throttles on this CPU;

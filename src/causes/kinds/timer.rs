@@ -14,9 +14,9 @@ const PAGE: &str = "\
 A timer of the timer wheel (kernel/time/timer.c) expired. The kernel uses such timers for network
 retransmission, delayed work and device polling. A timer that was armed on a CPU before the CPU was
 shielded stays there. If it re-arms itself, it fires again and again. Since 6.9 another CPU may
-expire such a timer if it is global and the old CPU is idle or has stopped its tick. It re-arms the
-timer on its old base. If that base belongs to a `nohz_full` CPU with a stopped tick, this kicks the
-CPU. To move all timers away, take the CPU offline and back online once (`cpu-hotplug-cycle`).
+expire such a timer if it is global and the old CPU has stopped its tick. It re-arms the timer on
+its old base. If that base belongs to a `nohz_full` CPU with a stopped tick, this kicks the CPU. To
+move all timers away, take the CPU offline and back online once (`cpu-hotplug-cycle`).
 
 With commit 7dec062cfcf2 (November 2025), another CPU expires the global timers of an isolated CPU
 only if the isolated CPU is in `nohz_full=`. Other CPUs in an isolated partition or in `isolcpus=`

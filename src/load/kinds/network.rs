@@ -27,8 +27,8 @@ impl LoadKind for NetworkLoad {
         "For each CPU, a pair of threads uses a TCP stream over 127.0.0.1: one sends 4 KiB per \
          write (TCP_NODELAY), the other receives. The kernel chooses the ports, and connections \
          from other programs are dropped. Loopback packets pass through TCP and IP in both \
-         directions. Their NET_RX softirqs run on the sending CPU, unless rps_cpus of lo names \
-         others. No network card raises interrupts, and no packet leaves the machine.\n\n\
+         directions. Their NET_RX softirqs run on the sending CPU, unless RPS or RFS of lo \
+         names another. No network card raises interrupts, and no packet leaves the machine.\n\n\
          The count is the number of bytes received.\n\n\
          Source: loopback_xmit() in drivers/net/loopback.c, __netif_rx() and enqueue_to_backlog() \
          in net/core/dev.c (6.12)."
