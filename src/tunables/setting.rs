@@ -1,6 +1,6 @@
 //! [`FileSetting`]: a tunable that sets one kernel file to one value. Pure.
 
-use super::want::WantedChange;
+use super::want::{WantedChange, setting};
 use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
@@ -48,21 +48,21 @@ pub(super) fn anywhere(_machine: &Machine) -> Result<(), InapplicableReason> {
 }
 
 /// For intervals, which are made longer and never shorter.
-pub(super) fn is_shorter(
+///
+/// # Errors
+/// The interval is already longer.
+pub(super) fn check_shorter(
     machine: &Machine,
     file: &str,
     value: u64,
 ) -> Result<(), InapplicableReason> {
-    let now = match machine.settings.get(file) {
-        Some(TunableReading::Value(now)) => now.trim(),
-        _ => return Ok(()),
-    };
-    match now.parse::<u64>() {
-        Ok(number) if number > value => {
+    let now = setting(machine, file).map(str::trim);
+    match now.filter(|now| now.parse::<u64>().is_ok_and(|number| number > value)) {
+        Some(now) => {
             let (file, now) = (file.to_owned(), now.to_owned());
             Err(InapplicableReason::IntervalLonger { file, now })
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

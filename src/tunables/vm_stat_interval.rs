@@ -1,6 +1,6 @@
 //! `vm-stat-interval`: makes the per-CPU update of memory statistics rare. Pure.
 
-use super::setting::{FileSetting, always, is_shorter};
+use super::setting::{FileSetting, always, check_shorter};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -38,5 +38,5 @@ Documentation/admin-guide/sysctl/vm.rst.",
     risk: Risk::Low,
     optional: always,
     disturbs: None,
-    applies: |machine| is_shorter(machine, FILE, 3600),
+    applies: |machine| check_shorter(machine, FILE, 3600),
 };

@@ -1,13 +1,14 @@
 //! `writeback-interval`: dirty pages are written back less often. Pure.
 
-use super::setting::{FileSetting, is_shorter};
+use super::setting::{FileSetting, check_shorter};
+use super::want::setting;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
-use crate::survey::{Machine, TunableReading};
+use crate::survey::Machine;
 
 const FILE: &str = "/proc/sys/vm/dirty_writeback_centisecs";
 
@@ -33,7 +34,7 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c (6.12); Documentation/admin-gui
     risk: Risk::Medium,
     optional: on_request,
     disturbs: None,
-    applies: is_periodic_and_shorter,
+    applies: check_periodic_and_shorter,
 };
 
 fn on_request(_workload: Workload) -> Option<OffReason> {
@@ -41,12 +42,10 @@ fn on_request(_workload: Workload) -> Option<OffReason> {
 }
 
 /// 0 switches periodic writeback off (wb_workfn() in fs/fs-writeback.c, 6.12).
-fn is_periodic_and_shorter(machine: &Machine) -> Result<(), InapplicableReason> {
-    match machine.settings.get(FILE) {
-        Some(TunableReading::Value(now)) if now.trim() == "0" => {
-            Err(InapplicableReason::NoPeriodicWriteback)
-        }
-        _ => is_shorter(machine, FILE, 6000),
+fn check_periodic_and_shorter(machine: &Machine) -> Result<(), InapplicableReason> {
+    match setting(machine, FILE).map(str::trim) {
+        Some("0") => Err(InapplicableReason::NoPeriodicWriteback),
+        _ => check_shorter(machine, FILE, 6000),
     }
 }
 
@@ -55,7 +54,7 @@ mod tests {
     use super::super::tests::{busy, shield};
     use super::super::{Tunable, WantedChanges};
     use super::*;
-    use crate::survey::CgroupMode;
+    use crate::survey::{CgroupMode, TunableReading};
 
     #[test]
     fn an_interval_that_is_off_or_longer_stays_as_it_is() {

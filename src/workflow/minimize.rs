@@ -48,8 +48,7 @@ pub fn dry_run(work: &WorkContext<'_>, request: &MinimizeRequest) -> Result<Sear
     let machine = survey_machine(&work.host, &work.store);
     let (search, cpus) = make_search(work, &machine, request)?;
     let ExperimentFile { name, matrix, .. } = &request.file;
-    let index = choose_row(matrix, request.row.as_deref(), request.reboot)?;
-    let mut whole = matrix.with_row(index, whole_row(&search));
+    let mut whole = make_whole_matrix(request, &search)?;
     let row_cpus = choose_row_cpus(work, &machine, &whole, name)?;
     whole.assign_cpus(&row_cpus);
     whole.set_original_kernel(machine.kernel.release.as_deref());
@@ -69,12 +68,11 @@ pub fn start(
     let _lock = claim_experiment(&work.store, "an experiment is running")?;
     let machine = survey_machine(&work.host, &work.store);
     let (search, _) = make_search(work, &machine, request)?;
-    let ExperimentFile { name, text, matrix } = &request.file;
+    let ExperimentFile { name, text, .. } = &request.file;
     for fixed in search.fixed.iter().filter(|it| it.why == FixedReason::RebootNotPermitted) {
         work.ui.warn(&format!("{}: {}", fixed.option, fixed.why));
     }
-    let index = choose_row(matrix, request.row.as_deref(), request.reboot)?;
-    let whole = matrix.with_row(index, whole_row(&search));
+    let whole = make_whole_matrix(request, &search)?;
     let journal = ExperimentJournal {
         reboot: request.reboot,
         output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
@@ -83,6 +81,13 @@ pub fn start(
     };
     let journal = check_and_begin(work, whole, output, journal)?;
     run_schedule(work, journal)
+}
+
+/// The matrix of the row with every option.
+fn make_whole_matrix(request: &MinimizeRequest, search: &SearchRequest) -> Result<Matrix, Failure> {
+    let matrix = &request.file.matrix;
+    let index = choose_row(matrix, request.row.as_deref(), request.reboot)?;
+    Ok(matrix.with_row(index, whole_row(search)))
 }
 
 /// The configuration with every option.
