@@ -387,14 +387,14 @@ impl From<crate::boot::BootError> for Failure {
             BootError::Foreign { .. } => {
                 Failure::machine(message).hint("inspect it, then move it away")
             }
-            BootError::Failed { undone, hint, .. } => {
+            BootError::Failed { written, undone, hint, .. } => {
                 let mut failure = match undone {
                     None => Failure::new(FailureKind::Undone, message),
                     Some(_) => Failure::new(FailureKind::NotUndone, message),
                 };
                 failure.hints.extend(hint);
                 match failure.kind {
-                    FailureKind::NotUndone => failure.hint("retry: cpushield boot undo"),
+                    FailureKind::NotUndone => failure.hint(written.undo_hint()),
                     _ => failure,
                 }
             }

@@ -311,7 +311,7 @@ impl fmt::Display for ApplyError {
             ApplyError::Access(error) => error.fmt(f),
             ApplyError::Journal { path, error } => write!(f, "{path}: {error}"),
             ApplyError::Active { shield, .. } => {
-                write!(f, "a shield is already active: {} on CPU {}", shield.name, shield.cpus)
+                write!(f, "shield {} is already active on CPU {}", shield.name, shield.cpus)
             }
             ApplyError::Unfinished { shield } => {
                 write!(f, "shield {shield} is incomplete: an apply or undo did not finish")

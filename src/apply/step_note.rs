@@ -111,7 +111,7 @@ impl fmt::Display for StepNote {
                 write!(f, "{} in {slice}, which no longer limits CPUs", stay(units))
             }
             StepNote::CpusetsStayEnabled { group } => {
-                write!(f, "{group} now has its own CPUs, so cpusets stay enabled")
+                write!(f, "{group} now has its own CPUs, so the cpuset controller stays enabled")
             }
             StepNote::TasksMoved { to, count, names } => {
                 match count {

@@ -9,7 +9,7 @@ pub use super::init_files::{
 };
 
 use super::document::{Enabled, InitSystem};
-use super::error::BootError;
+use super::error::{BootError, WrittenFiles};
 use super::init_files::{BAN, SHIELD, UNIT_MODE, operator_socket, socket_path, socket_units};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
@@ -99,6 +99,7 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
             };
             Err(BootError::Failed {
                 why: error.to_string(),
+                written: WrittenFiles::AtEveryBoot,
                 undone: undo_error.map(|error| error.to_string()),
                 hint: None,
             })

@@ -169,6 +169,8 @@ pub enum BootError {
     Failed {
         /// Why.
         why: String,
+        /// What was being written.
+        written: WrittenFiles,
         /// The error while the files were restored; `None`: every file is as it was.
         undone: Option<String>,
         /// The steps for the user.
@@ -273,12 +275,32 @@ impl fmt::Display for BootError {
                 write!(f, "cannot conclude the trial of {entry}: the machine was not rebooted yet")
             }
             BootError::Failed { why, undone: None, .. } => {
-                write!(f, "{why}\n  undone: every boot file is as it was")
+                write!(f, "{why}\n  undone: every file is as it was")
             }
             BootError::Failed { why, undone: Some(error), .. } => {
                 write!(f, "{why}\n  not undone: {error}")
             }
             BootError::Killed => f.write_str("killed by a test"),
+        }
+    }
+}
+
+/// The files that were being written when a step failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrittenFiles {
+    /// Those of the boot loader.
+    Loader,
+    /// Those that `enable` writes for the init system.
+    AtEveryBoot,
+}
+
+impl WrittenFiles {
+    /// How to restore them when that failed.
+    #[must_use]
+    pub const fn undo_hint(self) -> &'static str {
+        match self {
+            WrittenFiles::Loader => "to restore the boot files: cpushield boot undo",
+            WrittenFiles::AtEveryBoot => "to remove what is left: cpushield disable",
         }
     }
 }

@@ -7,7 +7,7 @@
 //! them the default.
 
 use super::document::{BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason};
-use super::error::BootError;
+use super::error::{BootError, WrittenFiles};
 use super::journal::{read_journal, save_last_trial};
 use super::parameter_effect::ParameterEffect;
 use super::permanent::make_permanent;
@@ -99,7 +99,12 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
                 BootError::Killed => BootError::Killed,
                 error => {
                     let undone = Some(error.to_string());
-                    BootError::Failed { why: why.to_string(), undone, hint: None }
+                    BootError::Failed {
+                        why: why.to_string(),
+                        written: WrittenFiles::Loader,
+                        undone,
+                        hint: None,
+                    }
                 }
             })?;
             let files = undone.files.into_iter().map(|(path, _)| path).collect();

@@ -7,7 +7,7 @@ use super::document::{
     RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
 };
 use super::earlier::EarlierApply;
-use super::error::BootError;
+use super::error::{BootError, WrittenFiles};
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
     self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, LoaderEntry, ParameterAssignment,
@@ -149,6 +149,7 @@ pub fn write(
             let failures = take_back(host, store, loader, &journal, earlier.as_ref())?;
             Err(BootError::Failed {
                 why: error.to_string(),
+                written: WrittenFiles::Loader,
                 undone: (!failures.is_empty()).then(|| failures.join("; ")),
                 hint: hint_of(&error),
             })

@@ -66,7 +66,10 @@ pub fn find_subject(shown: &str) -> Option<ExplainSubject> {
     if let Some((first, rest)) = shown.split_once(' ')
         && let Some(cause) = cause_of_prefix(first)
     {
-        return find_subject(rest).or(Some(ExplainSubject::Cause(cause)));
+        // A function can run for this cause and also interrupt other CPUs: the cause decides.
+        let known = known::find_by_name(rest).filter(|known| known.cause == cause);
+        let known = known.filter(|_| cause == Cause::Workqueue).map(ExplainSubject::Known);
+        return known.or_else(|| find_subject(rest)).or(Some(ExplainSubject::Cause(cause)));
     }
     if let Some(InterruptPurpose::Operation { operation, .. }) = InterruptPurpose::from_shown(shown)
         && let Some(group) = purpose::group_of_operation(operation)

@@ -230,7 +230,11 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
     exit_codes: Some(&[
         ("0", "success: the parameters are listed"),
         USAGE,
-        ("3", "failure: no parameter applies, or the boot loader's files cannot be read"),
+        (
+            "3",
+            "failure: no parameter applies, one contradicts the command line of a kernel, or the \
+             boot loader's files cannot be read",
+        ),
         BUG,
     ]),
 };

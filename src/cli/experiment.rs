@@ -108,7 +108,10 @@ pub(super) const HELP: HelpTail = HelpTail {
         ),
     ],
     exit_codes: Some(&[
-        ("0", "success: the results are complete, or the search found the options"),
+        (
+            "0",
+            "success: the results are complete, the search found the options, or only the differences could be listed",
+        ),
         ("1", "the search ended without a set of options that meets the goal"),
         USAGE,
         ("3", "failure; the message says whether all changes were undone"),

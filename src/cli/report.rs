@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 /// --json, and plans saved by `plan -o`. List the files from before the change first. Without a
 /// file, the report describes this machine and its active shield.
 ///
-/// The page is self-contained: it needs no network and no script. Without -o, the report is shown
-/// on the terminal, with plots.
+/// An HTML report is a single file. It loads nothing from the network and is complete without
+/// JavaScript. Without -o, the report is shown on the terminal, with plots.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
     /// Saved documents, optionally with a label: `before=a.json`

@@ -193,7 +193,7 @@ impl fmt::Display for InapplicableReason {
             Self::OneMemoryNode => "this machine has one memory node",
             Self::FrequencySet => "the userspace governor would forget the frequency that was set",
             Self::LeastPerformanceLost => {
-                "without turbo, the driver would lower intel_pstate/min_perf_pct permanently"
+                "switching turbo off may lower intel_pstate/min_perf_pct, which undo cannot restore"
             }
             Self::BoostOfPolicies => {
                 "since 6.11, this switch also sets the boost switch of every cpufreq policy"

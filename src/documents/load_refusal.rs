@@ -112,6 +112,11 @@ pub enum LoadRefusal {
         /// The kernel's answer.
         answer: String,
     },
+    /// A thread did not run on its CPU in time.
+    ThreadDidNotRun {
+        /// How long the load waited, in seconds.
+        seconds: u64,
+    },
     /// Its counters are not in shared memory.
     NoSharedMemory,
     /// Its counters cannot be read.
@@ -192,6 +197,13 @@ impl fmt::Display for LoadRefusal {
                 write!(f, "the kernel does not let a thread run on its CPU: {answer}")
             }
             Refusal::NoThread { answer } => write!(f, "cannot start a thread: {answer}"),
+            Refusal::ThreadDidNotRun { seconds } => {
+                write!(
+                    f,
+                    "a thread did not run on its CPU within {seconds} s; a real-time task may \
+                     occupy that CPU"
+                )
+            }
             Refusal::NoSharedMemory => f.write_str("cannot allocate shared memory"),
             Refusal::CountersUnreadable { answer } => {
                 write!(f, "cannot read its counters: {answer}")

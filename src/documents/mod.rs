@@ -1,6 +1,7 @@
 //! Documents that several stages exchange. They lie below all stages: a stage imports a document,
 //! and a document imports no stage. Pure data.
 
+pub mod count_text;
 pub mod cpu_sets;
 pub mod evidence;
 pub mod fix_reason;
@@ -16,4 +17,5 @@ pub mod plan;
 pub mod policy_plans;
 pub mod process_note;
 pub mod remedy;
+pub mod time_text;
 pub mod try_report;

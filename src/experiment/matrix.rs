@@ -423,7 +423,10 @@ fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixF
         (fault, _) if fault.is_unknown() && allow_unknown => return Ok(()),
         (_, [first, ..]) => format!("; did you mean {first}?"),
         (WordFault::Unreleased { page }, []) => {
-            format!("; cpushield explain {page}; for a kernel that has it: allow_unknown = true")
+            format!(
+                "; if your kernel has that patch series: allow_unknown = true; about the word: \
+                 cpushield explain {page}"
+            )
         }
         (fault, []) if fault.is_unknown() => "; if it is correct: allow_unknown = true".to_owned(),
         _ => format!("; {}", fault.advice(word.get_ref())),

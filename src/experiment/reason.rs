@@ -210,7 +210,7 @@ impl fmt::Display for EffectEvidence {
                 write!(f, "repetitions of {row:?} failed, so the remaining ones may be biased")
             }
             EffectEvidence::OptionRefused { tunable } => {
-                write!(f, "the kernel refused a change of the tunable {tunable}")
+                write!(f, "the kernel refused a change to {tunable}")
             }
             EffectEvidence::CpuCountsDiffer => f.write_str(
                 "the rows measure different numbers of CPUs; more CPUs have a longer worst case",

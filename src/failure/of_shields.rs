@@ -54,8 +54,10 @@ impl From<crate::apply::ApplyError> for Failure {
         match error {
             ApplyError::Access(error) => error.into(),
             ApplyError::Journal { path, error } => invalid_journal(&path, &error),
-            ApplyError::Active { .. } => Failure::machine(message)
-                .hint("show it: cpushield status; or take it down: cpushield undo"),
+            ApplyError::Active { shield, .. } => Failure::machine(message).hint(format!(
+                "show it: cpushield status; or take it down: cpushield undo --shield {}",
+                shield.name
+            )),
             ApplyError::Unfinished { shield } => Failure::machine(message)
                 .hint(format!("restore the original settings: cpushield undo --shield {shield}")),
             ApplyError::Overlap { other, .. } => Failure::usage(message).hint(format!(

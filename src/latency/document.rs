@@ -1,8 +1,8 @@
 //! The [`LatencyMeasurement`] document.
 
-use super::duration::exact_duration;
 use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
+use crate::documents::time_text::exact_duration;
 use crate::load::LoadDone;
 use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy};

@@ -1,7 +1,8 @@
 //! The doubts about a measurement: as a whole, about one thread, about its shield. Pure.
 
-use super::duration::exact_duration;
+use crate::documents::count_text::many;
 use crate::documents::evidence::CircumstanceChange;
+use crate::documents::time_text::exact_duration;
 use crate::load::LoadDoubt;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -311,20 +312,24 @@ impl fmt::Display for ThreadDoubt {
             ),
             ThreadDoubt::Failed { answer } => write!(f, "it ended early: {answer}"),
             ThreadDoubt::NoEvent => f.write_str("no event came"),
-            ThreadDoubt::Elsewhere { count } => write!(f, "it ran on another CPU {count} times"),
+            ThreadDoubt::Elsewhere { count } => {
+                write!(f, "it ran on another CPU {}", many(*count, "time"))
+            }
             ThreadDoubt::MostlyMissed => f.write_str(
                 "it missed more events than it saw: this machine cannot keep up with the period",
             ),
             ThreadDoubt::EventsEarly { count } => {
                 write!(
                     f,
-                    "{count} events came before they were due: the other latencies may be too short"
+                    "{} came before the due time: the other latencies may be too short",
+                    many(*count, "event")
                 )
             }
             ThreadDoubt::WakerLate { times, longest_ns } => write!(
                 f,
-                "the thread that wakes it was itself delayed {times} times, by up to {}: this may \
-                 explain the worst latency",
+                "the thread that wakes it was itself delayed {}, by up to {}: this may explain the \
+                 worst latency",
+                many(*times, "time"),
                 exact_duration(*longest_ns)
             ),
             ThreadDoubt::DueBlurred { blur_ns } => {

@@ -291,8 +291,12 @@ fn collect_tids(
 ) -> Result<Vec<i32>, MeasurementFailure> {
     let mut tids = vec![0; threads];
     for _ in 0..threads {
-        let (i, tid) = ready.recv_timeout(TIMEOUT / 2).map_err(|e| {
-            MeasurementFailure::Threads { why: format!("could not start a thread: {e}") }
+        let (i, tid) = ready.recv_timeout(TIMEOUT / 2).map_err(|_| {
+            let seconds = (TIMEOUT / 2).as_secs();
+            failure(format!(
+                "a thread did not run on its CPU within {seconds} s; a real-time task may occupy \
+                 that CPU"
+            ))
         })?;
         if let Some(place) = tids.get_mut(i) {
             *place = tid?;

@@ -37,7 +37,6 @@
 mod check;
 mod document;
 mod doubt;
-mod duration;
 mod empty_document;
 mod every_doubt;
 mod histogram;

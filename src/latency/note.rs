@@ -1,8 +1,8 @@
 //! The notes of a measurement: facts that a reader of its figures has to know. Pure.
 
-use super::duration::exact_duration;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::AbsenceReason;
+use crate::documents::time_text::exact_duration;
 use crate::load::SkippedLoad;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};

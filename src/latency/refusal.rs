@@ -1,6 +1,6 @@
 //! Why an instrument cannot run on a machine, and why it cannot have the requested threads. Pure.
 
-use super::duration::exact_duration;
+use crate::documents::time_text::exact_duration;
 use cpushield_linux::sys::hpet::HpetTimer;
 use cpushield_linux::{Error, RtHog};
 use std::fmt;

@@ -1,7 +1,6 @@
 //! Resumed measurements: two documents → one, with a note about the pause between them. Times in
 //! the joined document count measured time, without pauses. Pure.
 
-use super::duration::exact_duration;
 use super::histogram::HistogramError;
 use super::limits::judge_limits;
 use super::order::MeasureRequest;
@@ -9,6 +8,7 @@ use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
     ThreadSeries, WorstTimeline, histogram,
 };
+use crate::documents::time_text::exact_duration;
 use crate::load::{LoadDone, LoadRequest, WantedLoad, requested_words};
 use crate::policy::LatencyLimits;
 use std::collections::BTreeSet;
@@ -97,7 +97,11 @@ fn list_limits(limits_ns: impl Iterator<Item = u64>) -> String {
     join_list(limits_ns.map(exact_duration).collect())
 }
 
+/// The items, `none` if there are none.
 fn join_list(all: BTreeSet<String>) -> String {
+    if all.is_empty() {
+        return "none".to_owned();
+    }
     all.into_iter().collect::<Vec<String>>().join(", ")
 }
 

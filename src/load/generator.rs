@@ -444,7 +444,9 @@ impl LoadThreads {
                 .map_err(|e| LoadRefusal::NoThread { answer: e.to_string() })?;
         }
         for _ in 0..workers {
-            let placed = ready_receiver.recv_timeout(TIMEOUT / 2).map_err(LoadRefusal::failed)?;
+            let placed = ready_receiver.recv_timeout(TIMEOUT / 2);
+            let seconds = (TIMEOUT / 2).as_secs();
+            let placed = placed.map_err(|_| LoadRefusal::ThreadDidNotRun { seconds })?;
             placed.map_err(|e| LoadRefusal::CpuDenied { answer: e.to_string() })?;
         }
         let board = counters.number().ok_or(LoadRefusal::NoSharedMemory)?;

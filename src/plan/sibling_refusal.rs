@@ -14,6 +14,8 @@ pub enum SiblingRefusal {
         siblings: CpuSet,
         /// The request extended to whole cores; `None` if that would take every CPU.
         whole: Option<CpuSet>,
+        /// Why the siblings cannot stay idle; `None` if they can.
+        holder: Option<SiblingHolder>,
     },
     /// A sibling of requested CPUs cannot join the shield and stay idle.
     Taken {
@@ -111,15 +113,16 @@ impl SiblingRefusal {
     pub fn hints(&self) -> Vec<String> {
         let leave_idle = "leave the siblings online and idle: --siblings idle".to_owned();
         match self {
-            SiblingRefusal::HalfCore { whole, .. } => {
-                let whole = whole
-                    .as_ref()
-                    .map(|cpus| format!("take the whole core: --siblings use --cpus {cpus}"));
-                let others = [
-                    "or keep the sibling idle: --siblings idle".to_owned(),
-                    "or share the core with housekeeping CPUs: --siblings share".to_owned(),
-                ];
-                whole.into_iter().chain(others).collect()
+            SiblingRefusal::HalfCore { whole, holder, .. } => {
+                let is_taken = matches!(holder, Some(SiblingHolder::Shield { .. }));
+                let whole = whole.as_ref().filter(|_| !is_taken);
+                let whole =
+                    whole.map(|cpus| format!("take the whole core: --siblings use --cpus {cpus}"));
+                let idle = "keep the sibling idle: --siblings idle".to_owned();
+                let idle = holder.is_none().then_some(idle);
+                let share = "share the core with housekeeping CPUs: --siblings share".to_owned();
+                let ways = whole.into_iter().chain(idle).chain([share]).enumerate();
+                ways.map(|(i, way)| if i == 0 { way } else { format!("or {way}") }).collect()
             }
             SiblingRefusal::Taken { .. } => vec![
                 "choose CPUs of another core".to_owned(),

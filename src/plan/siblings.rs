@@ -42,11 +42,13 @@ pub(super) fn split_list(
             SplitCpus { cpus: list.clone(), idle: CpuSet::new() }
         }
         Some(Siblings::Use) if !siblings.is_empty() => {
+            let holder = find_holder(machine, live, &cores, list).map(|(.., holder)| holder);
             let whole = Some(whole).filter(|whole| *whole != machine.topology.online);
             return Err(PlanRefusal::Siblings(SiblingRefusal::HalfCore {
                 cpus: halves,
                 siblings,
                 whole,
+                holder,
             }));
         }
         Some(Siblings::Use) => SplitCpus { cpus: list.clone(), idle: CpuSet::new() },
@@ -56,8 +58,10 @@ pub(super) fn split_list(
             SplitCpus { idle: union_of(cores.iter()).difference(&work), cpus: whole }
         }
     };
-    if split.cpus != *list {
-        check_free(machine, live, &cores, list)?;
+    if split.cpus != *list
+        && let Some((cpus, siblings, holder)) = find_holder(machine, live, &cores, list)
+    {
+        return Err(PlanRefusal::Siblings(SiblingRefusal::Taken { cpus, siblings, holder }));
     }
     let work = split.cpus.difference(&split.idle);
     notes.explain_idle_siblings(&work, &split.idle, request.siblings);
@@ -76,25 +80,25 @@ pub(super) fn working_siblings(cores: &[CpuSet], list: &CpuSet, prepared: &CpuSe
     cores.iter().filter_map(working).collect()
 }
 
-/// Checks that siblings outside of the list can join the shield and stay idle.
-fn check_free(
+/// Finds the first core whose siblings outside of the list cannot join the shield and stay idle.
+/// Returns its listed CPUs, those siblings, and what holds one of them.
+fn find_holder(
     machine: &Machine,
     live: &ActiveShields,
     cores: &[CpuSet],
     list: &CpuSet,
-) -> Result<(), PlanRefusal> {
-    for core in cores {
+) -> Option<(CpuSet, CpuSet, SiblingHolder)> {
+    cores.iter().find_map(|core| {
         let (cpus, siblings) = (core.intersection(list), core.difference(list));
         let boot = boot_cpu(machine).filter(|cpu| siblings.contains(*cpu));
         let other = live.shields.iter().find(|shield| shield.cpus.intersects(&siblings));
         let holder = match (other, boot) {
             (Some(shield), _) => SiblingHolder::Shield { name: shield.name.clone() },
             (None, Some(_)) => SiblingHolder::BootCpu,
-            (None, None) => continue,
+            (None, None) => return None,
         };
-        return Err(PlanRefusal::Siblings(SiblingRefusal::Taken { cpus, siblings, holder }));
-    }
-    Ok(())
+        Some((cpus, siblings, holder))
+    })
 }
 
 #[cfg(test)]
@@ -178,6 +182,13 @@ mod tests {
             "or share the core with housekeeping CPUs: --siblings share",
         ];
         assert_eq!(hints, expected);
+        // The boot CPU cannot stay idle, but it can be listed.
+        let boot = ShieldRequest { cpus: Some(set("4")), ..request.clone() };
+        let expected = [
+            "take the whole core: --siblings use --cpus 0,4",
+            "or share the core with housekeeping CPUs: --siblings share",
+        ];
+        assert_eq!(choose(&smt(), &boot).unwrap_err().hints(), expected);
         let request = ShieldRequest { siblings: None, ..request };
         let one_core = machine(&["0-1"], &["0-1"], &["0-1"]);
         let request = ShieldRequest { cpus: Some(set("1")), ..request };
@@ -204,6 +215,10 @@ mod tests {
         let refused = choose_with_others(&smt(), &request("3", "a", None), &live).unwrap_err();
         let expected = "CPU 3 shares its core with CPU 7, which is in shield b";
         assert_eq!(refused.to_string(), expected);
+        let whole = request("3", "a", Some(Siblings::Use));
+        let refused = choose_with_others(&smt(), &whole, &live).unwrap_err();
+        let expected = ["share the core with housekeeping CPUs: --siblings share"];
+        assert_eq!(refused.hints(), expected);
         let share = request("3", "a", Some(Siblings::Share));
         assert!(choose_with_others(&smt(), &share, &live).is_ok());
     }

@@ -3,13 +3,13 @@
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine};
 use super::plan::{boot_advice, left_alone, warnings};
-use super::table::many;
 use super::verdict::more_line;
 use crate::apply::{
     AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, ShieldNote, UndoneShield,
     UndoneStep,
 };
 use crate::change::{Change, Outcome};
+use crate::documents::count_text::many;
 use crate::plan::{Plan, Shield};
 use std::collections::BTreeMap;
 

@@ -345,7 +345,7 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
     let mut lines = Vec::new();
     if status.words.is_empty() {
         lines.push(TextLine::new(
-            "cpushield has written no boot parameters. To see those of the running kernel: \
+            "cpushield has written no boot parameters. To see which ones it would write: \
              cpushield boot plan",
         ));
     } else {

@@ -4,11 +4,12 @@
 use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::table::{many, span};
+use super::table::span;
 use crate::compare::{
     ComparedFigure, Comparison, DifferenceScope, FigureRow, FindingAnswer, GroupFigure, GroupPair,
     RunOrder,
 };
+use crate::documents::count_text::many;
 use std::collections::BTreeSet;
 
 /// The blocks of a comparison.

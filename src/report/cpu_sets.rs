@@ -1,7 +1,7 @@
 //! [`MaskDocument`] → lines. Pure.
 
 use super::blocks::{ReportBlock, TextLine};
-use super::table::many;
+use crate::documents::count_text::many;
 use crate::documents::cpu_sets::MaskDocument;
 
 /// The blocks of `cpushield mask`: a line for each set. Programs read it, so it is never wrapped.

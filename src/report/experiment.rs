@@ -6,7 +6,8 @@ use super::blocks::words;
 use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
-use super::table::{many, span};
+use super::table::span;
+use crate::documents::count_text::many;
 use crate::experiment::{
     BestRow, DryRun, EffectMeaning, Experiment, ExperimentSetup, ExperimentState, OptionEffect,
     RankedFigure,
@@ -99,7 +100,7 @@ fn describe_candidates(dry_run: &DryRun) -> Vec<TextLine> {
     if candidates.len() < 2 {
         return Vec::new();
     }
-    let head = "CPUs to try, each in its own row (a row without `cpus` gets the first of them)";
+    let head = "CPUs worth trying; a row without `cpus` gets the first set:";
     let mut lines = vec![TextLine::new(head)];
     lines.extend(candidates.iter().map(|candidate| {
         TextLine::new(format!("cpus = \"{}\"  {}", candidate.cpus, candidate.explain())).below()

@@ -4,8 +4,8 @@
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
 use super::isolated_now::isolation_lines;
 use super::lint::lint_blocks;
-use super::table::many;
 use crate::boot::LintFinding;
+use crate::documents::count_text::many;
 use crate::plan::Readiness;
 use crate::survey::{
     CgroupMode, CoreKind, IdleState, IdleStates, Irq, IrqMovability, Machine, SurveyFinding,
@@ -443,13 +443,13 @@ fn interrupts(machine: &Machine) -> Vec<TextLine> {
     let used: Vec<&Irq> = machine.irqs.iter().filter(|irq| !irq.actions.is_empty()).collect();
     let movable = used.iter().filter(|irq| irq.movable == IrqMovability::Yes).count();
     let count = many(used.len(), "interrupt");
-    let untried = used
+    let unknown = used
         .iter()
         .filter(|irq| matches!(irq.movable, IrqMovability::Unknown(_) | IrqMovability::Denied(_)));
-    let counts = match (movable, untried.count()) {
+    let counts = match (movable, unknown.count()) {
         (movable, 0) => format!("{movable} can be moved"),
-        (0, untried) => format!("{untried} not tried"),
-        (movable, untried) => format!("{movable} can be moved, {untried} not tried"),
+        (0, unknown) => format!("for {unknown} it is unknown whether they can be moved"),
+        (movable, unknown) => format!("{movable} can be moved, {unknown} unknown"),
     };
     let mut lines = vec![TextLine::new(format!("{count} in use, {counts}"))];
     let mut stuck: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! [`MovedProcess`] → lines. Pure.
 
 use super::blocks::{ReportBlock, TextLine};
-use super::table::many;
+use crate::documents::count_text::many;
 use crate::run::MovedProcess;
 
 /// The blocks of `cpushield add` and `remove`: a line for each process, with its notes below.

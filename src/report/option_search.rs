@@ -5,7 +5,8 @@ use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
 use super::experiment::{environment, long_span};
-use super::table::{many, span};
+use super::table::span;
+use crate::documents::count_text::many;
 use crate::experiment::between::{Difference, DifferenceRole};
 use crate::experiment::search::{
     FixedOption, GoalDecision, OptionFate, OptionSearch, OptionState, SearchDryRun, SearchEnd,

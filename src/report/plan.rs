@@ -1,8 +1,9 @@
 //! Plan → blocks: the choice of CPUs, a line for each tunable, what remains and why. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
-use super::table::many;
+use crate::causes::Cause;
 use crate::change::{Change, Risk};
+use crate::documents::count_text::many;
 use crate::documents::policy_plans::PolicyPlans;
 use crate::plan::{Immovable, Plan, Shield, SkipReason, SkippedTunable, Step, StepReason, named};
 use std::collections::BTreeMap;
@@ -61,8 +62,8 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let why = plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
     let operators = plan.operators.iter();
     let operators = operators.map(|it| TextLine::new(format!("Operators: {it}.")));
-    let lines = [shield].into_iter().chain(why).chain(operators).collect();
-    let mut blocks = vec![ReportBlock::Lines(lines)];
+    let lines = [shield].into_iter().chain(why).chain(operators).chain(remaining_tick(plan));
+    let mut blocks = vec![ReportBlock::Lines(lines.collect())];
     blocks.extend(changes(plan, detail));
     blocks.extend(immovable(&plan.immovable));
     blocks.extend(boot_advice(plan));
@@ -70,6 +71,14 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     blocks.extend(unproven(plan));
     blocks.extend(warnings(plan));
     blocks
+}
+
+/// That the tick remains, the most frequent interruption, where a boot parameter would remove it.
+fn remaining_tick(plan: &Plan) -> Option<TextLine> {
+    let advice = plan.boot.iter().find(|advice| advice.removes.contains(&Cause::Tick))?;
+    let (cpus, parameter) = (named(&plan.shield.cpus), &advice.parameter);
+    let line = format!("The tick still interrupts {cpus}. To remove it, boot with {parameter}.");
+    Some(TextLine::new(line))
 }
 
 /// The interruptions that remain until a boot with these parameters.

@@ -213,12 +213,6 @@ pub fn fold(text: &str, width: usize) -> String {
     folded
 }
 
-/// A count with its noun: `1 task`, `2 tasks`.
-#[must_use]
-pub fn many(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// A time span in the unit that fits: `812 ns`, `4.1 µs`, `3.92 ms`, `29.88 s`.
 #[must_use]
 pub fn span(ns: u64) -> String {
@@ -310,12 +304,6 @@ mod tests {
         let folded = fold_shell("echo 'a b  c' d > /sys/x", 2, 24);
         assert_eq!(folded, "  echo 'a b  c' d \\\n      > /sys/x\n");
         assert_eq!(fold_shell("echo 1 > /sys/x", 2, 80), "  echo 1 > /sys/x\n");
-    }
-
-    #[test]
-    fn only_one_takes_the_singular() {
-        let counts = [0, 1, 2].map(|count| many(count, "task"));
-        assert_eq!(counts, ["0 tasks", "1 task", "2 tasks"]);
     }
 
     #[test]

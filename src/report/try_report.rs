@@ -3,6 +3,7 @@
 //! restored. Pure.
 
 use crate::causes::{Cause, Culprit};
+use crate::documents::count_text::many;
 use crate::documents::evidence::CpuEvidence;
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::load_price::LoadPrice;
@@ -12,7 +13,7 @@ use crate::report::applied::shield_line;
 use crate::report::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone,
 };
-use crate::report::table::{many, rate, span};
+use crate::report::table::{rate, span};
 use crate::report::verdict::{WatchedRun, blind_spot_block};
 use std::collections::BTreeMap;
 
@@ -55,10 +56,13 @@ impl TryReport {
             self.changed.iter().map(|(name, count)| format!("{name} {count}")).collect();
         let sum: usize = self.changed.iter().map(|(_, count)| count).sum();
         let mut text = format!("Changed {}", many(sum, "setting"));
-        if self.refused > 0 {
-            text.push_str(&format!(" ({} refused by the kernel)", self.refused));
+        if !list.is_empty() {
+            text.push_str(&format!(": {}", list.join(", ")));
         }
-        TextLine::new(format!("{text}: {}", list.join(", ")))
+        if self.refused > 0 {
+            text.push_str(&format!(". The kernel refused {}.", many(self.refused, "change")));
+        }
+        TextLine::new(text)
     }
 
     /// Why the tick remains, and the command that stops it.
@@ -255,7 +259,7 @@ mod tests {
 Shielded: CPU 3. Housekeeping: CPU 0-2.
   CPU 0 is the boot CPU and stays a housekeeping CPU.
 
-Changed 2 settings (1 refused by the kernel): irq-affinity 2
+Changed 2 settings: irq-affinity 2. The kernel refused 1 change.
 
 Interruptions of CPU 3 per second
   cause            culprit                before  shielded

@@ -72,7 +72,7 @@ fn check_task(host: &Host, place: &ShieldPlacement, tid: i32) -> Result<Task, Ru
     }
     if task.pid != tid && place.v2 {
         let why = format!(
-            "is a thread of process {}, but cgroup v2 moves only whole processes",
+            "is a thread of process {}; on cgroup v2, a shield takes only whole processes",
             task.pid
         );
         let hint = format!(

@@ -17,7 +17,7 @@ pub const NOT_FOUND: u8 = 127;
 /// The exit status for a program that cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
 
-/// The CPU of LinuxCNC's real-time threads. Without it, LinuxCNC takes the highest CPU of
+/// The CPU of LinuxCNC's real-time threads. Without it, LinuxCNC 2.10 takes the highest CPU of
 /// `/sys/devices/system/cpu/isolated`, which lists no shield of this boot (find_rt_cpu_number() in
 /// src/rtapi/uspace_rtapi_app.cc, commit 5c41560ebb).
 const LINUXCNC_CPU: &str = "RTAPI_CPU_NUMBER";

@@ -85,13 +85,13 @@ const INSTALLED: &[(&str, &[&str], &str, &str)] = &[
         "cset",
         &["/usr/bin/cset", "/usr/local/bin/cset"],
         "makes cpusets (`cset shield`); its exclusive sets and a shield cannot have the same CPUs",
-        "use one of the two: `cpushield plan --from cset` makes a policy from its sets",
+        "use either cset or cpushield; `cpushield plan --from cset` makes a policy from its sets",
     ),
     (
         "partrt",
         &["/usr/bin/partrt", "/usr/local/bin/partrt", "/opt/bin/partrt"],
         "makes the cpusets `rt` and `nrt`, and moves all tasks and interrupts to `nrt`",
-        "use one of the two: `cpushield plan --from partrt` makes a policy from its sets",
+        "use either partrt or cpushield; `cpushield plan --from partrt` makes a policy from its sets",
     ),
     (
         "cgconfig",
@@ -109,7 +109,7 @@ const INSTALLED: &[(&str, &[&str], &str, &str)] = &[
         "tuned",
         &["/usr/sbin/tuned", "/sbin/tuned"],
         "sets affinities, sysctls and governors from its profile when it is started",
-        "use one of the two: `cpushield plan --from tuned` makes a policy from its profile",
+        "use either tuned or cpushield; `cpushield plan --from tuned` makes a policy from its profile",
     ),
 ];
 

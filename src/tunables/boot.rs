@@ -86,15 +86,16 @@ pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
     page: "\
 If the kernel does not trust the time stamp counter (TSC), a timer compares it with another clock
 every half second. The timer runs on each CPU in turn, including shielded ones (6.12). On kernels
-with commit 763aacf86f1b (merged after 7.0), it instead calls a function on each CPU in turn with an
-IPI (`watchdog_check_skew_remote`). `tsc=reliable` stops it.
+with commit 763aacf86f1b (merged after 7.0), the timer stays on the boot CPU and calls a function on
+each CPU in turn with an IPI (`watchdog_check_skew_remote`). `tsc=reliable` stops it.
 
-Add it only if the trace shows `clocksource_watchdog` on the shield. If the counter really is
-unreliable, the system time is then wrong and the kernel does not report it.
+Add it only if the trace shows `clocksource_watchdog` or `watchdog_check_skew_remote` on the shield.
+If the counter really is unreliable, the system time is then wrong and the kernel does not report
+it.
 
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
-    removes: &[Cause::Timer],
+    removes: &[Cause::Timer, Cause::IpiCall],
     risk: Risk::Medium,
 };
 
@@ -282,7 +283,10 @@ impl Tunable for ClocksourceWatchdog {
     }
 
     fn culprits(&self) -> &'static [CulpritPattern] {
-        &[CulpritPattern::Function("clocksource_watchdog")]
+        &[
+            CulpritPattern::Function("clocksource_watchdog"),
+            CulpritPattern::Function("watchdog_check_skew_remote"),
+        ]
     }
 
     fn risk(&self) -> Risk {

@@ -3,7 +3,7 @@
 use super::leftovers;
 use super::want::setting;
 use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
-use crate::causes::{Cause, Culprit, known};
+use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
@@ -25,13 +25,19 @@ const FLUSH: &str = "flush_tlb_func";
 /// each time, and from 6.9 on a CPU that ticks expires those of idle CPUs (tmigr_handle_remote() in
 /// kernel/time/timer_migration.c). Another CPU queues the others on all CPUs, again each time
 /// (__lru_add_drain_all() in mm/swap.c, flush_all_cpus_locked() in mm/slub.c, refresh_vm_stats()
-/// in mm/vmstat.c, 6.12).
+/// in mm/vmstat.c, ring_buffer_resize() in kernel/trace/ring_buffer.c, 6.12; mm/slub.c, 7.0, has
+/// `flush_cpu_sheaves` instead of `flush_cpu_slab`). rcu_core() in kernel/rcu/tree.c queues
+/// `strict_work_handler` on its own CPU each time it runs (CONFIG_RCU_STRICT_GRACE_PERIOD).
 const NOT_LEFT: &[&str] = &[
     "process_timeout",
     "lru_add_drain_per_cpu",
     "drain_local_pages",
     "flush_cpu_slab",
+    "flush_cpu_sheaves",
+    "flush_rcu_sheaf",
     "refresh_vm_stats",
+    "update_pages_handler",
+    "strict_work_handler",
 ];
 
 const PAGE: &str = "\
@@ -113,10 +119,10 @@ impl Tunable for CpuHotplugCycle {
         &[Cause::Timer, Cause::Workqueue, Cause::IpiCall, Cause::IpiIrqWork]
     }
 
-    fn spares(&self, _machine: &Machine, culprit: &Culprit) -> bool {
+    fn spares(&self, _machine: &Machine, cause: Cause, culprit: &Culprit) -> bool {
         let Some(name) = culprit.kernel_function() else { return false };
         let begins_with = |begin: &&str| name.starts_with(*begin);
-        let is_call = known::find(culprit).is_some_and(|known| known.cause == Cause::IpiCall);
+        let is_call = cause == Cause::IpiCall;
         NOT_LEFT.iter().any(begins_with) || (is_call && ![KICK, FLUSH].iter().any(begins_with))
     }
 
@@ -199,11 +205,14 @@ mod tests {
             (Cause::IpiCall, "flush_tlb_func", true),
             (Cause::IpiCall, "tlb_remove_table_smp_sync", false),
             (Cause::IpiCall, "nohz_full_kick_func", true),
+            (Cause::IpiCall, "a_function_that_no_table_has", false),
+            (Cause::Workqueue, "flush_cpu_sheaves", false),
             (Cause::Timer, "neigh_timer_handler", true),
             (Cause::Timer, "process_timeout", false),
         ] {
             let culprit = Culprit::shown(cause, culprit);
-            assert_eq!(CpuHotplugCycle.spares(&plain(4), &culprit), !was_left, "{cause} {culprit}");
+            let is_spared = CpuHotplugCycle.spares(&plain(4), cause, &culprit);
+            assert_eq!(is_spared, !was_left, "{cause} {culprit}");
         }
     }
 }

@@ -69,7 +69,8 @@ impl ExplainedEntry for &'static FunctionGroup {
             remedy => format!("Remedy: {remedy}."),
         };
         let text = format!(
-            "It makes other CPUs call a function; `cpushield explain ipi-call` describes how.\n\n\
+            "While this function runs, the kernel interrupts other CPUs: they call a function \
+             (`cpushield explain ipi-call`) or reschedule (`cpushield explain ipi-reschedule`).\n\n\
              {remedy}\n\nSource: {}.",
             self.source
         );

@@ -50,7 +50,7 @@ impl Tunable for Kthreads {
         &[Cause::Kthread, Cause::IpiReschedule]
     }
 
-    fn spares(&self, machine: &Machine, culprit: &Culprit) -> bool {
+    fn spares(&self, machine: &Machine, _cause: Cause, culprit: &Culprit) -> bool {
         let Culprit::Kthread { comm } = culprit else { return false };
         let tasks = machine.tasks.iter().map(|placed| &placed.task);
         tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == *comm)

@@ -101,7 +101,7 @@ pub trait Tunable: Sync {
         UnresolvedCause::default()
     }
     /// Whether it cannot remove this culprit, although it removes others of the same cause.
-    fn spares(&self, _machine: &Machine, _culprit: &Culprit) -> bool {
+    fn spares(&self, _machine: &Machine, _cause: Cause, _culprit: &Culprit) -> bool {
         false
     }
     /// What removes this particular culprit, or why nothing does; `None` when it does not know the

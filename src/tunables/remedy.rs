@@ -22,7 +22,7 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
         .iter()
         .copied()
         .filter(|tunable| tunable.removes().contains(&cause))
-        .filter(|tunable| !tunable.spares(machine, culprit))
+        .filter(|tunable| !tunable.spares(machine, cause, culprit))
         .partition(|tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit)));
     let mut all = named.iter().chain(&others);
     if let Some(answer) = all.find_map(|tunable| tunable.remedy_for(machine, shield, culprit)) {
@@ -227,6 +227,7 @@ mod tests {
             (Cause::IpiCall, "rcu_exp_handler", "rcu-normal: echo 1 >"),
             (Cause::UserTask, "stress (812)", "cpuset: cpushield apply"),
             (Cause::Timer, "clocksource_watchdog", "clocksource-watchdog: tsc=reliable"),
+            (Cause::IpiCall, "watchdog_check_skew_remote", "clocksource-watchdog: tsc=reliable"),
             (Cause::Frequency, "set from this CPU", "cpu-governor: echo performance >"),
         ] {
             let found = how(cause, culprit).unwrap_or_default();

@@ -15,11 +15,12 @@ pub(super) const RT_THROTTLING: FileSetting = FileSetting {
     summary: "do not throttle real-time tasks that use more than 95 % of a second",
     page: "\
 Before 6.12 the kernel throttles real-time tasks (SCHED_FIFO, SCHED_RR) that ran for 0.95 s of a
-second on a CPU: they do not run for the rest of that second. While such tasks run, one timer checks
-this for all CPUs every second (with CONFIG_RT_GROUP_SCHED, one for each group). It fires on the CPU
-whose real-time task started it. The value -1 switches off both. Since 6.12 this throttling exists
-only in kernels with CONFIG_RT_GROUP_SCHED (commit 5f6bd380c7bd); the fair server replaced it
-(`fair-server`).
+second on a CPU: they do not run for the rest of that second. Before 5.10 (commit 2586af1ac187), a
+CPU first borrows time that other CPUs of its scheduling domain do not use. While such tasks run,
+one timer checks this for all CPUs every second (with CONFIG_RT_GROUP_SCHED, one for each group). It
+fires on the CPU whose real-time task started it. The value -1 switches off both. Since 6.12 this
+throttling exists only in kernels with CONFIG_RT_GROUP_SCHED (commit 5f6bd380c7bd); the fair server
+replaced it (`fair-server`).
 
 The throttling affects only real-time tasks. So this tunable is on for the workload `cyclic`, and
 for others only on request (`--on rt-throttling`).

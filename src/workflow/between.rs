@@ -2,10 +2,10 @@
 //! bisects what cpushield can set on this machine.
 
 use super::between_ends::{EndMeasurement, MeasuredEnd};
-use super::experiment_cpus::choose_row_cpus;
 use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
 use super::minimize::{list_forced, list_tunables};
+use super::prepared_matrix::{PreparedMatrix, prepare_matrix};
 use super::run_experiment::{
     ExperimentResults, check_and_begin, claim_experiment, describe_setup, now_s, run_schedule,
 };
@@ -70,7 +70,8 @@ pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<Betwe
     Ok(match search.matrix {
         Err(why) => BetweenDryRun::List(list(work, &machine, search.request, why)),
         Ok((matrix, _)) => {
-            let row_cpus = choose_row_cpus(work, &machine, &matrix, NAME)?;
+            let PreparedMatrix { matrix, row_cpus } =
+                prepare_matrix(work, &machine, matrix, NAME, request.reboot)?;
             let cpus = row_cpus.into_iter().next().unwrap_or_default().measured;
             let dry_run = describe_search(&search.request, &matrix, cpus);
             BetweenDryRun::Search(Box::new(dry_run))

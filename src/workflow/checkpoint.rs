@@ -4,6 +4,7 @@
 use super::WorkContext;
 use super::saved_document::SavedDocument;
 use crate::autosave::{Autosave, AutosaveResults};
+use crate::documents::time_text::exact_duration;
 use crate::failure::Failure;
 use crate::json::to_json;
 use crate::latency::{
@@ -108,7 +109,7 @@ impl<'a> MeasurementCheckpoint<'a> {
     /// The failure when the measurement would not continue as it began.
     fn fail_mismatch(&self, what: &str, was: &str, is: &str) -> Failure {
         let file = self.path.display();
-        Failure::usage(format!("cannot resume {file}: {what} was {was}, now it is {is}"))
+        Failure::usage(format!("cannot resume {file}: {what} changed: {was} before, {is} now"))
             .hint("resume with the original options")
             .hint("or start a new measurement in another file: -o FILE")
     }
@@ -196,8 +197,9 @@ pub fn remaining_span(
     let left = total.saturating_sub(Duration::from_nanos(before.span_ns));
     if left.is_zero() {
         let file = checkpoint.path.display();
-        return Err(Failure::usage(format!("{file} is complete: it covers all of {total:?}"))
-            .hint("measure longer: --for TIME, the total of all parts"));
+        let total = exact_duration(u64::try_from(total.as_nanos()).unwrap_or(u64::MAX));
+        return Err(Failure::usage(format!("{file} is complete: it already covers {total}"))
+            .hint("to measure longer: --for TIME (the total of all parts)"));
     }
     Ok(left)
 }

@@ -131,10 +131,10 @@ fn check_machine(
     let absent = experiment.cpus.difference(&present);
     let absent = (!absent.is_empty()).then(|| format!("this machine has no CPU {absent}"));
     let Some(why) = differs.or(absent) else { return Ok(()) };
-    let options: String = words.iter().map(|word| format!(" --parameter {word}")).collect();
     Err(Failure::usage(format!("{file} was measured on another machine: {why}"))
         .hint("measure on this machine: cpushield experiment FILE --reboot")
         .hint(format!(
-            "or write the parameters of the row yourself: cpushield boot apply{options}"
+            "or choose parameters for this machine: cpushield boot plan --cpus LIST (the row has {})",
+            words.join(" ")
         )))
 }

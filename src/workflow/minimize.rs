@@ -1,10 +1,10 @@
 //! `experiment FILE --minimize`: finds the least set of options of a row that meets a goal.
 
 use super::WorkContext;
-use super::experiment_boots::check_row_boots;
 use super::experiment_cpus::choose_row_cpus;
 use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
+use super::prepared_matrix::prepare_matrix;
 use super::run_experiment::{
     ExperimentFile, ExperimentResults, check_and_begin, claim_experiment, now_s, run_schedule,
 };
@@ -48,11 +48,8 @@ pub fn dry_run(work: &WorkContext<'_>, request: &MinimizeRequest) -> Result<Sear
     let machine = survey_machine(&work.host, &work.store);
     let (search, cpus) = make_search(work, &machine, request)?;
     let ExperimentFile { name, matrix, .. } = &request.file;
-    let mut whole = make_whole_matrix(request, &search)?;
-    let row_cpus = choose_row_cpus(work, &machine, &whole, name)?;
-    whole.assign_cpus(&row_cpus);
-    whole.set_original_kernel(machine.kernel.release.as_deref());
-    check_row_boots(work, &machine, &whole, name, request.reboot)?;
+    let whole = make_whole_matrix(request, &search)?;
+    prepare_matrix(work, &machine, whole, name, request.reboot)?;
     Ok(describe_search(&search, matrix, cpus))
 }
 

@@ -39,6 +39,7 @@ mod operators;
 pub mod other_tools;
 mod page_text;
 pub mod policy_shields;
+mod prepared_matrix;
 mod price;
 mod program_request;
 pub mod report_material;

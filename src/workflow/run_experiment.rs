@@ -1,11 +1,11 @@
 //! Runs an experiment: plans its schedule, checks what can be checked in advance, runs it across
 //! reboots, and stops it.
 
-use super::experiment_boots::check_row_boots;
-use super::experiment_cpus::{choose_row_cpus, offer_candidates};
+use super::experiment_cpus::offer_candidates;
 use super::experiment_machine::{LiveExperimentMachine, OriginalBoot};
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
+use super::prepared_matrix::{PreparedMatrix, prepare_matrix};
 use super::search_machine::LiveSearchMachine;
 use super::undo_watchdog::EXPERIMENT_SHIELD;
 use super::{WorkContext, active_shields, catch_stops, runs_as_root};
@@ -88,11 +88,8 @@ pub fn dry_run(
 ) -> Result<DryRun, Failure> {
     let host = &work.host;
     let machine = survey_machine(host, &work.store);
-    let row_cpus = choose_row_cpus(work, &machine, &file.matrix, &file.name)?;
-    let mut matrix = file.matrix.clone();
-    matrix.assign_cpus(&row_cpus);
-    matrix.set_original_kernel(machine.kernel.release.as_deref());
-    check_row_boots(work, &machine, &matrix, &file.name, reboot)?;
+    let PreparedMatrix { matrix, row_cpus } =
+        prepare_matrix(work, &machine, file.matrix.clone(), &file.name, reboot)?;
     let schedule = make_schedule(&matrix, reboot);
     // A recording, or an ordinary user, cannot show everything that these checks need.
     if host.is_live() && runs_as_root() {
@@ -190,7 +187,7 @@ pub(super) fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, F
 /// Checks everything that can be checked in advance, then writes the first journal.
 pub(super) fn check_and_begin(
     work: &WorkContext<'_>,
-    mut matrix: Matrix,
+    matrix: Matrix,
     output: Option<&Path>,
     journal: ExperimentJournal,
 ) -> Result<ExperimentJournal, Failure> {
@@ -209,12 +206,10 @@ pub(super) fn check_and_begin(
     check_unshielded(host, store, &matrix, reboot)?;
     output.map_or(Ok(()), |file| host.user_files().check_writable(file))?;
     let machine = survey(host, &tunables::reads());
-    let row_cpus = choose_row_cpus(work, &machine, &matrix, &journal.file)?;
-    matrix.assign_cpus(&row_cpus);
-    matrix.set_original_kernel(machine.kernel.release.as_deref());
+    let PreparedMatrix { matrix, row_cpus } =
+        prepare_matrix(work, &machine, matrix, &journal.file, reboot)?;
     let journal =
         ExperimentJournal { setup: describe_setup(host, &machine, &row_cpus), row_cpus, ..journal };
-    check_row_boots(work, &machine, &matrix, &journal.file, reboot)?;
     let schedule = make_schedule(&matrix, reboot);
     check_possible(&make_machine(work, &matrix, &schedule, &journal))?;
     if reboot == RebootPermission::Denied && matrix.has_boots() {
@@ -634,7 +629,7 @@ mod tests {
         let offered: Vec<String> =
             chosen.candidates.iter().map(|candidate| candidate.cpus.to_string()).collect();
         assert!(offered.len() > 2 && offered.contains(&chosen.cpus.to_string()), "{offered:?}");
-        assert!(show(&chosen).contains("CPUs to try"), "{}", show(&chosen));
+        assert!(show(&chosen).contains("CPUs worth trying"), "{}", show(&chosen));
         let bare = format!("[[row]]\nname = \"bare\"\n{COLUMN}");
         let refused = dry_run_on("6.12-rt-4", &bare).unwrap_err();
         for cpus in offered {

@@ -3,10 +3,10 @@
 use super::WorkContext;
 use super::shield_options::policy_shields;
 use crate::apply::{self, ChangeFate, ShieldNote, UndoError, UndoneShield, UnrestoredChanges};
+use crate::documents::count_text::many;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::TracerRecovery;
 use crate::plan::{Disturbance, Shield};
-use crate::report::table::many;
 use crate::run::ReleasedPrograms;
 use crate::{latency, run, tunables};
 use cpushield_linux::{sys::sched, trace::tracefs};

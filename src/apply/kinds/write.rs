@@ -321,7 +321,9 @@ impl RestoredFile<'_> {
         let values = self.values_to_write(&now);
         if let Some(by) = group_using_cpusets(host, self.path, &values) {
             if shield.made_directory_of(&format!("{by}/cpuset.cpus")) {
-                let reason = format!("{by} could not be removed and still needs cpusets");
+                let reason = format!(
+                    "the cgroup {by} could not be removed and still uses the cpuset controller"
+                );
                 return Ok(ChangeFate::Failed { reason }.into());
             }
             let drifted = ChangeFate::Drifted {

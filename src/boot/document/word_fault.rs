@@ -184,7 +184,10 @@ impl WordFault {
                 format!("name the CPUs with --cpus, or keep only your word: --off {name}")
             }
             WordFault::Unreleased { page } => {
-                format!("cpushield explain {page}; for a kernel that has it: --allow-unknown")
+                format!(
+                    "if your kernel has that patch series: --allow-unknown; about the word: \
+                     cpushield explain {page}"
+                )
             }
             WordFault::CpusNotStarted { .. } => {
                 "raise the limit, or measure CPUs that start".to_owned()

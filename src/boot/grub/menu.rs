@@ -102,7 +102,7 @@ enum MenuBlock {
 /// Parses a menu.
 ///
 /// # Errors
-/// A quote or a bracket is not closed, or a bracket is closed but was not opened.
+/// A quote or a `{` is never closed, or a `}` has no `{` before it.
 pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
     let mut menu = GrubMenu::default();
     let mut open: Vec<(MenuBlock, usize)> = Vec::new();
@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
         let GrubCommand { words, line, opens } = command?;
         let first = words.first().map_or("", String::as_str);
         if first == "}" {
-            open.pop().ok_or(MenuError { line, what: "a bracket is closed but was not opened" })?;
+            open.pop().ok_or(MenuError { line, what: "`}` without a `{` before it" })?;
             continue;
         }
         let parent = open.iter().rev().find_map(|(block, _)| match block {
@@ -133,9 +133,7 @@ pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
         }
     }
     match open.last() {
-        Some((_, line)) => {
-            Err(MenuError { line: *line, what: "a bracket is opened but not closed" })
-        }
+        Some((_, line)) => Err(MenuError { line: *line, what: "`{` is never closed" }),
         None => Ok(menu),
     }
 }
@@ -320,7 +318,7 @@ impl<'a> GrubCommands<'a> {
         let line = self.line;
         loop {
             match self.take() {
-                None => return Err(MenuError { line, what: "a quote is opened but not closed" }),
+                None => return Err(MenuError { line, what: "a quote is never closed" }),
                 Some(c) if c == quote => return Ok(()),
                 Some('\\') if quote == '"' => {
                     let next = self.chars.peek().copied();

@@ -39,7 +39,9 @@ pub(super) const TSC: KernelParameter = KernelParameter {
     page: tunables::CLOCKSOURCE_WATCHDOG.page,
     removes: tunables::CLOCKSOURCE_WATCHDOG.removes,
     risk: tunables::CLOCKSOURCE_WATCHDOG.risk,
-    offer: ParameterOffer::OnRequest("only where the trace shows clocksource_watchdog"),
+    offer: ParameterOffer::OnRequest(
+        "only where the trace shows clocksource_watchdog or watchdog_check_skew_remote",
+    ),
     needs: &[],
     since: None,
     backports: &[],

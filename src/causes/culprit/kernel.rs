@@ -148,7 +148,7 @@ named! {
         /// The workload went to sleep in a system call that was not traced.
         Slept: Syscall => "went to sleep (in a system call that was not traced)",
         /// The scheduler let the CPU idle although the workload could run.
-        RuntimeExhausted: Throttling => "its CPU time was used up",
+        RuntimeExhausted: Throttling => "CPU time limit reached",
         /// Only context tracking reports the entry.
         WithoutEvent: Unattributed => "an entry into the kernel without an event",
         /// An entry without an event while system calls were traced: an exception that x86 reports

@@ -15,7 +15,9 @@ The workload was ready to run, but the scheduler let the CPU idle, because a lim
 reached:
 
 * Real-time throttling: before 6.12 the real-time tasks of a CPU may run for 0.95 s of each second
-  by default (`rt-throttling`). Since 6.12 only kernels with CONFIG_RT_GROUP_SCHED have it.
+  by default (`rt-throttling`). Since 6.12 only kernels with CONFIG_RT_GROUP_SCHED have it. Before
+  5.10 (commit 2586af1ac187), a CPU first borrows time that other CPUs of its scheduling domain do
+  not use.
 * `cpu.max` of a cgroup v2 (`cpu.cfs_quota_us` of v1) limits all ordinary tasks of the cgroup
   together. It does not limit real-time tasks.
 * A SCHED_DEADLINE task waits for its next period when its runtime is used up.

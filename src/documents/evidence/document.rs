@@ -1,6 +1,5 @@
 //! The [`Evidence`] document. What it means is in the [`Verdict`](super::Verdict).
 
-use super::time_text::{limit, measured};
 use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
@@ -8,6 +7,7 @@ use crate::documents::evidence::{
     PositiveControl, SentIpi, TraceInterference, WatchOptions, WatchedMachine, WitnessDoubt,
     WitnessKind, WorkloadEnd,
 };
+use crate::documents::time_text::{exact_duration, measured};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -192,11 +192,11 @@ impl fmt::Display for LimitBreach {
                 write!(f, "entry {count} into the kernel; at most {most} allowed")
             }
             LimitBreach::Gap { ns, most_ns } => {
-                let (length, most) = (measured(ns), limit(most_ns));
+                let (length, most) = (measured(ns), exact_duration(most_ns));
                 write!(f, "a gap of {length}; at most {most} allowed")
             }
             LimitBreach::Interruption { ns, most_ns } => {
-                let (length, most) = (measured(ns), limit(most_ns));
+                let (length, most) = (measured(ns), exact_duration(most_ns));
                 write!(f, "an interruption of {length}; at most {most} allowed")
             }
         }

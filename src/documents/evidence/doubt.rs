@@ -1,5 +1,6 @@
 //! What makes the figures of a CPU doubtful. Pure.
 
+use crate::documents::count_text::many;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -125,7 +126,7 @@ impl fmt::Display for CpuDoubt {
             }
             CpuDoubt::NoSampler => f.write_str("the gap sampler did not watch this CPU"),
             CpuDoubt::SamplerClockBackwards { times } => {
-                write!(f, "the sampler's clock went backwards {times} times")
+                write!(f, "the sampler's clock went backwards {}", many(*times, "time"))
             }
             CpuDoubt::SamplerMoved => f.write_str("the sampler was moved off this CPU"),
             CpuDoubt::SamplerAway { ran_ns, span_ns } => {
@@ -136,21 +137,22 @@ impl fmt::Display for CpuDoubt {
                     span_ns / 1_000_000
                 )
             }
-            CpuDoubt::EventsLost { count } => write!(f, "{count} events of the trace were lost"),
+            CpuDoubt::EventsLost { count } => write!(f, "the trace lost {}", many(*count, "event")),
             CpuDoubt::BytesNotUnderstood { count } => {
-                write!(f, "{count} bytes of the trace could not be decoded")
+                write!(f, "cannot decode {} of the trace", many(*count, "byte"))
             }
             CpuDoubt::EventsBackwards { count } => {
-                write!(f, "{count} events have an earlier time stamp than the event before them")
+                write!(f, "the time stamp goes back at {} of the trace", many(*count, "event"))
             }
             CpuDoubt::TaskNotAnnounced { times, after } => {
-                write!(f, "{times} times, a task ran, but the trace has no switch to it")?;
+                let times = many(*times, "time");
+                write!(f, "a task ran {times}, but the trace has no switch to it")?;
                 after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
             }
             CpuDoubt::EntriesNotAttributed { count } => write!(
                 f,
-                "{count} entries into the kernel came from a task that is not known to belong to \
-                 the workload"
+                "a task that is not known to belong to the workload entered the kernel {}",
+                many(*count, "time")
             ),
             CpuDoubt::WorkloadDidNotRun => {
                 f.write_str("no event was seen, and the workload did not run")

@@ -61,8 +61,9 @@ const TABLE: [ClassWitnesses; 14] = [
         name: "entries from user mode",
         events: &["context_tracking:user_exit"],
         rows: &[],
-        missing: "Only CPUs in nohz_full= have it (kernel/context_tracking.c, 6.1: \
-                  `context_tracking.active` is set only for them).",
+        missing: "Only CPUs in nohz_full= have it, or all CPUs of a kernel with \
+                  CONFIG_CONTEXT_TRACKING_USER_FORCE (ct_cpu_track_user() in \
+                  kernel/context_tracking.c, 6.12; CONFIG_CONTEXT_TRACKING_FORCE before 6.0).",
     },
     ClassWitnesses {
         class: EntryClass::TimerInterrupt,
@@ -192,9 +193,10 @@ impl fmt::Display for EntryClass {
 /// The table as Markdown, for the manual page of `verify`.
 #[must_use]
 pub fn table_of_classes() -> String {
-    let mut text = "| class | trace event (perf counts it too) | row of /proc/interrupts | \
-                    where it is missing |\n|---|---|---|---|\n"
-        .to_owned();
+    let mut text =
+        "| class | trace events (perf counts them too) | rows of /proc/interrupts | limits \
+                    |\n|---|---|---|---|\n"
+            .to_owned();
     for ClassWitnesses { name, events, rows, missing, .. } in TABLE {
         let (events, rows) = (list_names(events), list_names(rows));
         text.push_str(&format!("| {name} | {events} | {rows} | {missing} |\n"));

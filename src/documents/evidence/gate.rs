@@ -1,7 +1,7 @@
 //! [`Gate`]: a limit that the user set, with what was found. Pure data.
 
 use super::JudgeReason;
-use super::time_text::{limit, measured};
+use crate::documents::time_text::{exact_duration, measured};
 use crate::policy::LinuxCncGrade;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
@@ -69,8 +69,8 @@ impl GateLimit {
     pub fn option(&self) -> String {
         match self {
             GateLimit::Entries { most } => format!("--max-entries {most}"),
-            GateLimit::Gap { most_ns } => format!("--max-gap {}", limit(*most_ns)),
-            GateLimit::Latency { most_ns } => format!("--max {}", limit(*most_ns)),
+            GateLimit::Gap { most_ns } => format!("--max-gap {}", exact_duration(*most_ns)),
+            GateLimit::Latency { most_ns } => format!("--max {}", exact_duration(*most_ns)),
             GateLimit::LinuxCnc { grade } => format!("--linuxcnc {grade}"),
         }
     }
@@ -155,9 +155,9 @@ impl fmt::Display for GateFinding {
             GateFinding::NotCounted => f.write_str("nothing counted"),
             GateFinding::Gap { longest_ns } => f.write_str(&measured(*longest_ns)),
             GateFinding::NotMeasured => f.write_str("nothing measured"),
-            GateFinding::Latency { longest_ns } => f.write_str(&limit(*longest_ns)),
+            GateFinding::Latency { longest_ns } => f.write_str(&exact_duration(*longest_ns)),
             GateFinding::BelowThreshold { threshold_ns } => {
-                write!(f, "nothing of {} or more", limit(*threshold_ns))
+                write!(f, "nothing of {} or more", exact_duration(*threshold_ns))
             }
             GateFinding::NoLatency => f.write_str("nothing"),
             GateFinding::Jitter { jitter_ns, thread } => {

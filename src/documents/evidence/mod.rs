@@ -12,7 +12,6 @@ mod positive_control;
 mod program_end;
 mod reason;
 mod second_witness;
-pub mod time_text;
 mod unfinished;
 mod verdict;
 mod watch_options;

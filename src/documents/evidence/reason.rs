@@ -2,12 +2,13 @@
 
 use super::join_texts;
 use super::list_classes;
-use super::time_text::{limit, measured};
 use crate::causes::Cause;
+use crate::documents::count_text::many;
 use crate::documents::evidence::{
     AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, ProgramEnd, ProvokeFailure,
     TraceInterference, WitnessDoubt,
 };
+use crate::documents::time_text::{exact_duration, measured};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -165,11 +166,13 @@ impl fmt::Display for JudgeReason {
             ),
             JudgeReason::Interfered { interference } => interference.fmt(f),
             JudgeReason::MoreInterference { count } => {
-                write!(f, "and {count} more changes to what the trace records")
+                write!(f, "and {} to what the trace records", many(*count, "more change"))
             }
             JudgeReason::WitnessesDoubtful { doubt } => doubt.fmt(f),
             JudgeReason::FiguresDoubtful { doubt } => doubt.fmt(f),
-            JudgeReason::EventsLost { count } => write!(f, "the trace lost {count} events"),
+            JudgeReason::EventsLost { count } => {
+                write!(f, "the trace lost {}", many(*count, "event"))
+            }
             JudgeReason::ControlMissed { missed } => {
                 write!(f, "the positive control was not seen: {}", join_texts(missed))
             }
@@ -180,7 +183,7 @@ impl fmt::Display for JudgeReason {
                 write!(f, "the program ended before the watch started ({how}); {advice}")
             }
             JudgeReason::ProgramEndedEarly { after_ns, asked_ns } => {
-                let (after, asked) = (measured(*after_ns), limit(*asked_ns));
+                let (after, asked) = (measured(*after_ns), exact_duration(*asked_ns));
                 write!(f, "the program ended after {after} of the requested {asked}; {advice}")
             }
             JudgeReason::CpuIdle => {
@@ -200,7 +203,7 @@ impl fmt::Display for JudgeReason {
                 f,
                 "{} that no counter explains: firmware, the hypervisor or uncounted kernel work; \
                  the kernel trace could name the cause, but did not watch: {no_trace}",
-                count_gaps(*count)
+                many(*count, "gap")
             ),
             JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
                 write_unnamed_gaps(f, *count, *longest_ns, *smis)
@@ -213,13 +216,21 @@ impl fmt::Display for JudgeReason {
                 "system calls of the workload are entries too, but were not counted: {advice}"
             ),
             JudgeReason::GapsNotCompared { count } => {
-                write!(f, "{count} gaps and interruptions are too close together to be matched")
+                write!(f, "{count} of the gaps and interruptions could not be matched")
             }
             JudgeReason::InterruptsWithoutEvent { count } => {
-                write!(f, "{count} interrupts have no trace event, so the trace did not count them")
+                write!(
+                    f,
+                    "the trace did not count {}, which caused no trace event",
+                    many(*count, "interrupt")
+                )
             }
             JudgeReason::ThresholdTooLong { threshold_ns } => {
-                write!(f, "the sampler counts only gaps of {} or more", limit(*threshold_ns))
+                write!(
+                    f,
+                    "the sampler counts only gaps of {} or more",
+                    exact_duration(*threshold_ns)
+                )
             }
             JudgeReason::DurationUnknown { cause } => {
                 write!(f, "the duration of {cause} is unknown")
@@ -227,11 +238,6 @@ impl fmt::Display for JudgeReason {
             JudgeReason::TimeHidden { by } => by.fmt(f),
         }
     }
-}
-
-/// `1 gap`, `2 gaps`.
-fn count_gaps(count: u64) -> String {
-    if count == 1 { "1 gap".to_owned() } else { format!("{count} gaps") }
 }
 
 fn write_unnamed_gaps(
@@ -245,8 +251,8 @@ fn write_unnamed_gaps(
         Some(_) => "fewer SMIs than gaps were counted",
         None => "SMIs cannot be counted",
     };
-    let (least, longest) = (limit(LONG_NS), measured(longest_ns));
-    let gaps = count_gaps(count);
+    let (least, longest) = (exact_duration(LONG_NS), measured(longest_ns));
+    let gaps = many(count, "gap");
     write!(f, "{gaps} of {least} or more without a trace event, the longest {longest}; {smis}")
 }
 
@@ -319,7 +325,8 @@ impl fmt::Display for HiddenTime {
                 )
             }
             HiddenTime::FirmwareTook { count } => {
-                write!(f, "firmware took the CPU {count} times; for how long is unknown")
+                let times = many(*count, "time");
+                write!(f, "firmware took the CPU {times}; for how long is unknown")
             }
             HiddenTime::FirmwareUnseen { no_counter } => write!(
                 f,

@@ -1,6 +1,6 @@
 //! A watch that has not ended, as its file has it until then.
 
-use super::time_text;
+use crate::documents::time_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -28,7 +28,8 @@ pub struct UnfinishedWatch {
 impl fmt::Display for UnfinishedWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let UnfinishedWatch { cpus, asked_ns, watched_ns, entries, gap_ns, .. } = self;
-        let (watched, asked) = (time_text::measured(*watched_ns), time_text::limit(*asked_ns));
+        let (watched, asked) =
+            (time_text::measured(*watched_ns), time_text::exact_duration(*asked_ns));
         write!(f, "the watch of CPU {cpus} ended early, after {watched} of {asked}")?;
         if let Some(entries) = entries {
             write!(f, ", with {entries} entries")?;

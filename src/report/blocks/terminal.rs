@@ -7,8 +7,9 @@ use super::{
     Amount, BarChart, ColumnKind, CpuMap, Curve, CurveChart, Drawing, LineKind, MapRole, Picture,
     Report, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
 };
+use crate::documents::count_text::many;
 use crate::report::table::{
-    Align, columns_of, fit_rows, fold, fold_shell, many, pad, pad_left, truncate,
+    Align, columns_of, fit_rows, fold, fold_shell, pad, pad_left, truncate,
 };
 
 /// The characters that the terminal can show.
@@ -120,7 +121,7 @@ impl TerminalStyle<'_> {
             }
             ReportBlock::List(items) => self.list(items),
             ReportBlock::Fold { title, blocks } => {
-                let rows = many(blocks.iter().map(count_rows).sum(), "row");
+                let rows = many(blocks.iter().map(count_rows).sum::<usize>(), "row");
                 let shown = format!("{rows}; -o report.html or --format json shows them");
                 let line = format!("\n{} ({shown})\n", safe(title));
                 fold(&line, self.width)

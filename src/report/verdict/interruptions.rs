@@ -4,6 +4,7 @@
 use super::{WatchedRun, describe_culprit, stack_line};
 use crate::causes::{Cause, Culprit};
 use crate::change::EffectTime;
+use crate::documents::count_text::many;
 use crate::documents::evidence::{
     CpuEvidence, CpuVerdict, InterruptSender, InterruptionCount, Leak, SentIpi,
 };
@@ -11,7 +12,7 @@ use crate::documents::remedy::Remedy;
 use crate::report::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone,
 };
-use crate::report::table::{many, rate, span_or_dash};
+use crate::report::table::{rate, span_or_dash};
 
 /// Interruptions that the table of one CPU lists; the others are counted in one line.
 const ROWS_MAX: usize = 15;

@@ -2,9 +2,9 @@
 //! doubtful. Pure.
 
 use super::WatchedRun;
+use crate::documents::count_text::many;
 use crate::documents::evidence::{Evidence, PositiveControl, WitnessKind, WitnessReport};
 use crate::report::blocks::{ReportBlock, TextLine, TextPart, TextTone};
-use crate::report::table::many;
 
 impl WatchedRun<'_> {
     /// The positive control and the witnesses, a line for each.

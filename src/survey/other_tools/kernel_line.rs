@@ -21,7 +21,7 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
         looked_in: vec![FILE.to_owned()],
     };
     let line = machine.kernel.cmdline.as_deref();
-    let line = line.ok_or_else(|| nothing("the command line cannot be read"))?;
+    let line = line.ok_or_else(|| nothing("it cannot be read"))?;
     let params = cmdline::parse(line);
     let rules = running_list_rules(&machine.kernel, &machine.isolation);
     let setup = isolation_setup(line, &machine.topology.possible, rules);

@@ -58,9 +58,9 @@ on every kernel. If the kernel refuses, apply restores everything and starts aga
 partition. Then, as on a machine without cpusets, apply moves programs off the shield one by one,
 but nothing keeps them out.
 
-`/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC
-looks nowhere else. So `run` sets RTAPI_CPU_NUMBER to the highest CPU of the program, for LinuxCNC
-to use. It does not change a value that you have set.
+`/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC 2.10
+looks for its CPU only there. So `run` sets RTAPI_CPU_NUMBER to the highest of the program's CPUs.
+It does not change a value that you have set.
 
 Cost: other programs have fewer CPUs. Before 6.2, programs that pinned themselves get the affinity
 of their cpuset while the shield is active. Since 6.2 this is true only of programs that are pinned

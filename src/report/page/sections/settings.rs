@@ -1,11 +1,11 @@
 //! What was changed: the original, the requested and the current value of every setting.
 
 use crate::change::{Change, Outcome, Risk};
+use crate::documents::count_text::many;
 use crate::plan::{Plan, Step};
 use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
 use crate::report::plan::skipped;
-use crate::report::table::many;
 
 /// Longer values are truncated: masks of large machines.
 const VALUE_MAX: usize = 120;

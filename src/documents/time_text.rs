@@ -1,7 +1,7 @@
-//! Times in the sentences of the evidence. Pure.
+//! Times in the sentences of documents. Pure.
 
-/// Formats a limit as a user would write it: in the largest unit that divides it.
-pub fn limit(ns: u64) -> String {
+/// Formats a time exactly, as the command line accepts it: in the largest unit that divides it.
+pub fn exact_duration(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"), (1, "ns")];
     let fit = units.into_iter().find(|(scale, _)| ns.is_multiple_of(*scale));
     fit.map_or_else(String::new, |(scale, unit)| format!("{}{unit}", ns / scale))
@@ -20,9 +20,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_formatted_exactly_and_measured_times_are_rounded_up() {
+    fn requested_times_are_exact_and_measured_times_are_rounded_up() {
         for (ns, text) in [(5_000, "5us"), (5_001, "5001ns"), (3_000_000_000, "3s"), (0, "0s")] {
-            assert_eq!(limit(ns), text);
+            assert_eq!(exact_duration(ns), text);
         }
         for (ns, text) in [(410_299, "411us"), (9_999, "9999ns"), (41_000_000, "41ms")] {
             assert_eq!(measured(ns), text);
