@@ -107,6 +107,11 @@ pub enum TracerRefusal {
         /// Why.
         error: Error,
     },
+    /// The settings that a killed measurement left cannot be restored.
+    SettingsLeft {
+        /// Why.
+        error: Error,
+    },
     /// The records of the tracer have no such part.
     NoRecordPart {
         /// The tracer.
@@ -228,6 +233,11 @@ impl fmt::Display for TracerRefusal {
             Refusal::SettingsNotSaved { error } => write!(
                 f,
                 "cannot save the original settings of the tracer, so they were not changed: {error}"
+            ),
+            Refusal::SettingsLeft { error } => write!(
+                f,
+                "could not restore the tracer settings of a killed measurement, so they were not \
+                 changed again: {error}"
             ),
             Refusal::NoRecordPart { tracer, part } => {
                 write!(f, "this kernel's {tracer} records have no {part}")

@@ -1,6 +1,7 @@
 //! The settings of the kernel's tracers: files for the whole machine. The originals are on the disk
 //! before the first write, so that the next run restores them if this process is killed.
 
+use super::refusal::TracerRefusal;
 use cpushield_linux::trace::tracefs::{self, Tracefs};
 use cpushield_linux::{Error, Host, Store, StoreLock};
 use serde::{Deserialize, Serialize};
@@ -53,7 +54,8 @@ pub(super) struct ChangedSettings<'h> {
 }
 
 impl<'h> ChangedSettings<'h> {
-    /// Takes the lock, and restores the settings that a killed run left.
+    /// Takes the lock, and restores the settings that a killed run left. Without that, the next
+    /// change would save what that run left as the originals.
     ///
     /// # Errors
     /// Another process has the lock, or the settings of a killed run cannot be restored.
@@ -61,10 +63,13 @@ impl<'h> ChangedSettings<'h> {
         host: &'h Host,
         store: &Store,
         tracefs: &Tracefs,
-    ) -> Result<ChangedSettings<'h>, Error> {
-        let claim = store.claim(CLAIM)?;
+    ) -> Result<ChangedSettings<'h>, TracerRefusal> {
+        let claim = store.claim(CLAIM).map_err(|error| match error.is_held() {
+            true => TracerRefusal::SettingsInUse { error },
+            false => TracerRefusal::SettingsNotSaved { error },
+        })?;
         let root = tracefs.root().to_owned();
-        restore(host, store, &root)?;
+        restore(host, store, &root).map_err(|error| TracerRefusal::SettingsLeft { error })?;
         let (store, settings) = (store.clone(), Vec::new());
         Ok(ChangedSettings { host, store, root, settings, is_back: true, _claim: claim })
     }
@@ -118,12 +123,12 @@ impl<'h> ChangedSettings<'h> {
     }
 
     /// Restores the settings that must be restored before the tracer ends. Returns the errors.
-    pub(super) fn restore_in_running_tracer(&self) -> Vec<String> {
+    pub(super) fn restore_in_running_tracer(&self) -> Vec<Error> {
         put_back(self.host, &self.root, &self.settings, SettingTime::Running)
     }
 
     /// Restores all other settings after the end of the tracer. Returns the errors.
-    pub(super) fn restore_after_tracer(&mut self) -> Vec<String> {
+    pub(super) fn restore_after_tracer(&mut self) -> Vec<Error> {
         if std::mem::replace(&mut self.is_back, true) {
             return Vec::new();
         }
@@ -185,36 +190,59 @@ fn recover(host: &Host, store: &Store) -> Result<bool, Error> {
     restore(host, store, Tracefs::find(host)?.root())
 }
 
-/// Restores the settings of a killed run. The caller holds the lock.
+/// Restores the settings of a killed run, as far as possible, and stops its tracer. Returns whether
+/// there was such a run. The caller holds the lock.
+///
+/// # Errors
+/// The first setting that cannot be restored. Its original stays in the file for the next try.
 fn restore(host: &Host, store: &Store, root: &str) -> Result<bool, Error> {
     let Some(bytes) = store.read(FILE)? else { return Ok(false) };
-    let originals = serde_json::from_slice::<OriginalSetting>(&bytes);
-    // The file is replaced as a whole, so one that cannot be parsed is another version's.
-    let settings = originals.map_or_else(|_| Vec::new(), |originals| originals.settings);
-    let mut errors = put_back(host, root, &settings, SettingTime::Running);
+    let originals = parse_originals(&bytes, &store.path(FILE));
+    let settings = originals.as_ref().map_or(&[][..], Vec::as_slice);
+    let mut errors = put_back(host, root, settings, SettingTime::Running);
+    // Also where a setting is not restored: the tracer of a killed run disturbs its CPUs.
     tracefs::remove_leftovers(host, root);
-    errors.extend(put_back(host, root, &settings, SettingTime::Outside));
-    if errors.is_empty() {
-        store.remove(FILE)?;
+    errors.extend(put_back(host, root, settings, SettingTime::Outside));
+    originals?;
+    match errors.into_iter().next() {
+        Some(error) => Err(error),
+        None => store.remove(FILE).map(|()| true),
     }
-    Ok(true)
+}
+
+/// Parses the file of the state directory. Its path is for errors.
+///
+/// # Errors
+/// It has another form, so the originals are unknown.
+fn parse_originals(bytes: &[u8], path: &str) -> Result<Vec<TemporarySetting>, Error> {
+    const WANTED: &str = "tracer settings of schema 1";
+    let originals: OriginalSetting = serde_json::from_slice(bytes)
+        .map_err(|error| Error::malformed(path, error.line(), WANTED, &error.to_string()))?;
+    match originals.schema {
+        SCHEMA => Ok(originals.settings),
+        other => Err(Error::malformed(path, 0, WANTED, &format!("schema {other}"))),
+    }
 }
 
 /// Restores the settings of this time that still have our value, last change first. Values that
-/// another process changed since are left. Returns the kernel's errors.
+/// another process changed since are left, and so are files that no longer exist. Returns the
+/// kernel's errors.
 fn put_back(
     host: &Host,
     root: &str,
     settings: &[TemporarySetting],
     when: SettingTime,
-) -> Vec<String> {
+) -> Vec<Error> {
     let mut errors = Vec::new();
     for setting in settings.iter().rev().filter(|setting| setting.when == when) {
         let path = format!("{root}/{}", setting.file);
-        let ours = host.read_line(&path).is_ok_and(|now| shows(&now, &setting.wanted));
-        if ours && let Err(error) = host.write(&path, &setting.was) {
-            errors.push(error.to_string());
-        }
+        let written = match host.read_line(&path) {
+            Ok(now) if shows(&now, &setting.wanted) => host.write(&path, &setting.was),
+            Ok(_) => Ok(()),
+            Err(error) if error.is_absent() => Ok(()),
+            Err(error) => Err(error),
+        };
+        errors.extend(written.err());
     }
     errors
 }
@@ -231,6 +259,7 @@ fn shows(now: &str, written: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cpushield_linux::InjectedFault;
     use std::fs;
     use std::path::Path;
 
@@ -281,7 +310,8 @@ mod tests {
             (line(&dir, "osnoise/cpus"), line(&dir, "tracing_thresh")),
             ("3".into(), "1".into())
         );
-        assert!(ChangedSettings::claim(&host, &store, &tracefs).unwrap_err().is_held());
+        let refused = ChangedSettings::claim(&host, &store, &tracefs).unwrap_err();
+        assert!(matches!(refused, TracerRefusal::SettingsInUse { .. }), "{refused}");
         // As after a kill: only the lock is gone.
         changed.is_back = true;
         drop(changed);
@@ -292,6 +322,86 @@ mod tests {
         assert_eq!(line(&dir, "tracing_thresh"), "10");
         assert_eq!(store.read(FILE).unwrap(), None);
         drop(again);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// A machine on which a run was killed after it had changed these settings.
+    fn after_a_kill(name: &str) -> (std::path::PathBuf, Store) {
+        let dir = tree(name);
+        let host = Host::recorded(&dir).unwrap();
+        let store = Store::new(&dir.join("state"));
+        let tracefs = Tracefs::find(&host).unwrap();
+        let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
+        let wanted = vec![
+            setting("osnoise/cpus", "0-3", "3", SettingTime::Outside),
+            setting("osnoise/timerlat_period_us", "1000", "500", SettingTime::Outside),
+        ];
+        changed.change(wanted).unwrap();
+        changed.is_back = true;
+        drop(changed);
+        (dir, store)
+    }
+
+    #[test]
+    fn originals_are_kept_until_every_one_of_them_is_restored() {
+        let (dir, store) = after_a_kill("refused");
+        let saved = store.read(FILE).unwrap();
+        let root = "/sys/kernel/tracing";
+        // Each of the two writes is refused once.
+        for at in 0..2 {
+            let host = Host::recorded(&dir).unwrap();
+            let host = host.failing(InjectedFault::Refuse { at, errno: 5 });
+            let refused = restore(&host, &store, root).unwrap_err().to_string();
+            assert!(refused.contains("EIO"), "{refused}");
+            assert_eq!(store.read(FILE).unwrap(), saved, "the originals of write {at}");
+            // The other setting was restored; change it again.
+            host.write(&format!("{root}/osnoise/cpus"), "3").unwrap();
+            host.write(&format!("{root}/osnoise/timerlat_period_us"), "500").unwrap();
+        }
+        // A measurement does not start: it would save the wrong values as the originals.
+        let host = Host::recorded(&dir).unwrap();
+        let host = host.failing(InjectedFault::Refuse { at: 1, errno: 5 });
+        let tracefs = Tracefs::find(&host).unwrap();
+        let refused = ChangedSettings::claim(&host, &store, &tracefs).unwrap_err();
+        assert!(matches!(refused, TracerRefusal::SettingsLeft { .. }), "{refused}");
+        assert_eq!(store.read(FILE).unwrap(), saved);
+        assert!(restore(&Host::recorded(&dir).unwrap(), &store, root).unwrap());
+        assert_eq!(line(&dir, "osnoise/cpus"), "0-3");
+        assert_eq!(line(&dir, "osnoise/timerlat_period_us"), "1000");
+        assert_eq!(store.read(FILE).unwrap(), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_read_is_not_restored_and_a_missing_one_is_gone() {
+        let (dir, store) = after_a_kill("unreadable");
+        let file = dir.join("sys/kernel/tracing/osnoise/cpus");
+        fs::remove_file(&file).unwrap();
+        fs::create_dir(&file).unwrap();
+        let host = Host::recorded(&dir).unwrap();
+        assert!(restore(&host, &store, "/sys/kernel/tracing").is_err());
+        assert!(store.read(FILE).unwrap().is_some());
+        assert_eq!(line(&dir, "osnoise/timerlat_period_us"), "1000");
+        fs::remove_dir(&file).unwrap();
+        assert!(restore(&host, &store, "/sys/kernel/tracing").unwrap());
+        assert_eq!(store.read(FILE).unwrap(), None);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn originals_of_another_form_are_neither_restored_nor_removed() {
+        let dir = tree("schema");
+        let host = Host::recorded(&dir).unwrap();
+        let store = Store::new(&dir.join("state"));
+        for (text, said) in [
+            (r#"{"schema": 2, "settings": []}"#, "schema 2"),
+            (r#"{"schema": 1, "settings": ["#, "EOF"),
+        ] {
+            store.replace(FILE, text.as_bytes()).unwrap();
+            let refused = restore(&host, &store, "/sys/kernel/tracing").unwrap_err().to_string();
+            assert!(refused.contains(FILE) && refused.contains(said), "{refused}");
+            assert_eq!(store.read(FILE).unwrap().as_deref(), Some(text.as_bytes()));
+        }
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -27,7 +27,8 @@ const GRACE_PERIOD: Duration = Duration::from_secs(2);
 /// The most pages read in one go, so that a fast writer cannot occupy the reader forever.
 const PAGES_MAX: usize = 4096;
 
-/// A running kernel tracer. The order of the fields is the order of dropping: no thread of the
+/// A running kernel tracer. Dropping it restores the settings that the running tracer would
+/// otherwise keep. After that, the order of the fields is the order of dropping: no thread of the
 /// measurement may have the tracer's file open when the instance is removed, as the kernel kills
 /// such a thread.
 #[derive(Debug)]
@@ -86,7 +87,7 @@ impl<'h> LatencyTrace<'h> {
     ) -> Result<LatencyTrace<'h>, LatencyError> {
         let tracefs = Tracefs::find(host)?;
         let mut settings = ChangedSettings::claim(host, &request.store, &tracefs)
-            .map_err(|error| request.refuse(explain_claim_error(error)))?;
+            .map_err(|why| request.refuse(why))?;
         if let Some((dir, name)) =
             tracefs.active_tracers(host, tracer.conflicting_tracers()).first()
         {
@@ -110,7 +111,6 @@ impl<'h> LatencyTrace<'h> {
         set_tracer(&mut instance, tracer).map_err(|why| request.refuse(why))?;
         // Afterwards: while a pipe is open, the kernel does not allow changes of the tracer.
         let channels = open_channels(&instance, &request.cpus, usage.stages.len())?;
-        settings.change_in_running_tracer()?;
         let mut trace = LatencyTrace {
             process: None,
             channels: RefCell::new(channels),
@@ -131,6 +131,8 @@ impl<'h> LatencyTrace<'h> {
             smis: None,
             tracer_threads: None,
         };
+        // From here on, an error drops the trace, which restores them while the tracer runs.
+        trace.settings.change_in_running_tracer()?;
         if usage.counts_smis {
             let meter = SmiCounter::start(host, &trace.cpus);
             let before = meter.read();
@@ -338,16 +340,19 @@ impl<'h> LatencyTrace<'h> {
     }
 }
 
-fn setting_doubts(answers: Vec<String>) -> impl Iterator<Item = LatencyDoubt> {
-    answers.into_iter().map(|answer| LatencyDoubt::SettingLeft { answer })
+impl Drop for LatencyTrace<'_> {
+    fn drop(&mut self) {
+        // After an error. A tracer that ends with such a setting keeps it for its next run: hwlat
+        // keeps its `tracing_thresh` (`hwlat_tracer_reset()`, kernel/trace/trace_hwlat.c, 6.12).
+        if self.instance.is_some() {
+            // An error cannot be reported here.
+            let _ = self.settings.restore_in_running_tracer();
+        }
+    }
 }
 
-/// Says why the tracer's settings cannot be changed.
-fn explain_claim_error(error: Error) -> TracerRefusal {
-    match error.is_held() {
-        true => TracerRefusal::SettingsInUse { error },
-        false => TracerRefusal::SettingsNotSaved { error },
-    }
+fn setting_doubts(errors: Vec<Error>) -> impl Iterator<Item = LatencyDoubt> {
+    errors.into_iter().map(|error| LatencyDoubt::SettingLeft { answer: error.to_string() })
 }
 
 /// Makes an instance that does not record yet.
