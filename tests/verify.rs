@@ -213,7 +213,7 @@ fn counter_differences_agree_with_another_program() {
             times: Err(absent()),
             times_at_ns: 0,
             sched: Err(absent()),
-            tasks: BTreeMap::new(),
+            tasks: Ok(BTreeMap::new()),
         }
     };
     let (before, after) = (snapshot("interrupts.before"), snapshot("interrupts.after"));

@@ -359,7 +359,7 @@ pub(super) mod tests {
                 times_at_ns: 0,
                 sched: schedstat::parse(&format!("version 17\ntimestamp 1\n{sched}"))
                     .map_err(|e| e.to_string()),
-                tasks: BTreeMap::new(),
+                tasks: Ok(BTreeMap::new()),
             },
             traced: Vec::new(),
             own: Vec::new(),

@@ -27,7 +27,7 @@ pub struct CounterSnapshot {
     /// `/proc/schedstat`.
     pub sched: Result<BTreeMap<usize, schedstat::CpuSched>, String>,
     /// Every task: one that moves to a watched CPU later has run elsewhere before.
-    pub tasks: BTreeMap<TaskId, TaskRuntime>,
+    pub tasks: Result<BTreeMap<TaskId, TaskRuntime>, String>,
 }
 
 /// The run time of a task so far, from its `stat` and `schedstat`.
@@ -130,17 +130,30 @@ fn rows_of(
     Some(per_cpu.filter_map(|row| Some((row, *row.counts.get(index)?))).collect())
 }
 
-/// Reads all tasks. Leaves out a task that ends during the read.
-fn read_tasks(host: &Host) -> BTreeMap<TaskId, TaskRuntime> {
+/// Reads all tasks. Leaves out a task that ends during the read. This task has run, so the kernel
+/// does not count runs where it counts none of any task: without `CONFIG_SCHED_INFO` there is no
+/// `schedstat`, and without `CONFIG_SCHEDSTATS` it may be `0 0 0` (`proc_pid_schedstat()`,
+/// fs/proc/base.c, 6.12).
+fn read_tasks(host: &Host) -> Result<BTreeMap<TaskId, TaskRuntime>, String> {
     let mut found = BTreeMap::new();
-    for task in host.tasks().unwrap_or_default() {
+    let mut unread = None;
+    for task in host.tasks().map_err(|error| error.to_string())? {
         let path = format!("/proc/{}/task/{}/schedstat", task.pid, task.id.tid);
-        let schedstat = host.read(&path).ok();
-        let Some((ns, times)) = schedstat.as_deref().and_then(parse_runtime) else { continue };
+        let text = match host.read(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                unread = Some(error.to_string());
+                continue;
+            }
+        };
+        let Some((ns, times)) = parse_runtime(&text) else { continue };
         let (comm, kthread, cpu) = (task.comm, task.kthread, task.cpu);
         found.insert(task.id, TaskRuntime { comm, kthread, cpu, ns, times });
     }
-    found
+    match found.values().any(|task| task.times > 0) {
+        true => Ok(found),
+        false => Err(unread.unwrap_or_else(|| "the kernel does not count runs".to_owned())),
+    }
 }
 
 /// Parses the first and the third number of `/proc/<pid>/schedstat`: run time in nanoseconds and
@@ -302,11 +315,12 @@ fn compare_tasks(
     workload: &[i32],
     counts: &mut CpuCounts,
 ) {
-    for (id, now) in &after.tasks {
+    let (Ok(before), Ok(after)) = (&before.tasks, &after.tasks) else { return };
+    for (id, now) in after {
         if now.cpu != cpu || workload.contains(&id.tid) {
             continue;
         }
-        let (ns, times) = before.tasks.get(id).map_or((0, 0), |past| (past.ns, past.times));
+        let (ns, times) = before.get(id).map_or((0, 0), |past| (past.ns, past.times));
         let times = now.times.saturating_sub(times);
         if times == 0 {
             continue;
@@ -353,7 +367,7 @@ ERR:          0
             times: Err(absent()),
             times_at_ns: 0,
             sched: Err(absent()),
-            tasks: BTreeMap::new(),
+            tasks: Ok(BTreeMap::new()),
         }
     }
 
@@ -429,6 +443,11 @@ ERR:          0
             read(&Host::recorded(&root).unwrap())
         };
         let (before, after) = (reading(0, "9000 7 800\n"), reading(1, "9060 7 804\n"));
+        // A kernel that does not count.
+        assert!(reading(1, "0 0 0\n").tasks.unwrap_err().contains("does not count"));
+        std::fs::remove_file(task.join("task/77/schedstat")).unwrap();
+        let unread = read(&Host::recorded(&root).unwrap()).tasks.unwrap_err();
+        assert!(unread.contains("schedstat"), "{unread}");
         std::fs::remove_dir_all(&root).unwrap();
         let counts = compare(&before, &after, 1, &[]);
         let found: Vec<_> = counts.interruptions().map(|row| (row.nested, row.time_ns)).collect();
@@ -444,7 +463,7 @@ ERR:          0
             times: Ok(times(steal)),
             times_at_ns: 0,
             sched: Err(String::new()),
-            tasks: BTreeMap::new(),
+            tasks: Ok(BTreeMap::new()),
         };
         let (before, mut after) = (at(3), at(3));
         after.book_steal(&times(303));
@@ -468,7 +487,7 @@ ERR:          0
         let at = |soft_n, steal, tasks: Vec<(TaskId, TaskRuntime)>| CounterSnapshot {
             softirqs: soft(soft_n).map_err(|e| e.to_string()),
             times: time(steal).map_err(|e| e.to_string()),
-            tasks: tasks.into_iter().collect(),
+            tasks: Ok(tasks.into_iter().collect()),
             ..snapshot(INTERRUPTS)
         };
         let before = at(

@@ -207,15 +207,22 @@ fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
 #[must_use]
 pub fn counters_witness(before: &CounterSnapshot, after: &CounterSnapshot) -> WitnessReport {
     let mut blind = vec![BlindSpot::Exceptions, BlindSpot::Purposes, BlindSpot::Durations];
-    if let Err(answer) = &after.softirqs {
-        blind.push(BlindSpot::SoftirqCounts { answer: answer.clone() });
+    if let Some(answer) = unread(&before.softirqs, &after.softirqs) {
+        blind.push(BlindSpot::SoftirqCounts { answer });
     }
-    if let Err(answer) = &after.times {
-        blind.push(BlindSpot::StolenTime { answer: answer.clone() });
+    if let Some(answer) = unread(&before.tasks, &after.tasks) {
+        blind.push(BlindSpot::TaskRuns { answer });
     }
-    let unread = before.interrupts.as_ref().err().or(after.interrupts.as_ref().err());
-    let absent = unread.map(AbsenceReason::failed);
+    if let Some(answer) = unread(&before.times, &after.times) {
+        blind.push(BlindSpot::StolenTime { answer });
+    }
+    let absent = unread(&before.interrupts, &after.interrupts).map(AbsenceReason::failed);
     WitnessReport { kind: WitnessKind::Counters, absent, blind }
+}
+
+/// Why a file could not be read at one end of the span: then it shows nothing of the span.
+fn unread<T>(before: &Result<T, String>, after: &Result<T, String>) -> Option<String> {
+    before.as_ref().err().or(after.as_ref().err()).cloned()
 }
 
 #[cfg(test)]
@@ -235,7 +242,7 @@ mod tests {
             times: stat::parse(&format!("cpu3 0 0 0 0 0 0 0 {steal}\n")).map_err(|e| e.to_string()),
             times_at_ns: 0,
             sched: Err("not there".to_owned()),
-            tasks: std::collections::BTreeMap::new(),
+            tasks: Ok(std::collections::BTreeMap::new()),
         }
     }
 
@@ -410,6 +417,35 @@ mod tests {
             gathered(None, Some(sampled(999_000_000))).cpu_evidence(3, WatchedWorkload::Sampler);
         assert_eq!((seen.entries, seen.longest_ns, seen.lost), (Some(7), Some(300_000_000), None));
         assert_eq!(seen.doubts, []);
+    }
+
+    #[test]
+    fn what_could_not_be_read_at_one_end_of_the_span_is_a_blind_spot() {
+        let whole = || CounterSnapshot {
+            softirqs: cpushield_linux::text::softirqs::parse(" CPU3\n RCU: 1\n")
+                .map_err(|e| e.to_string()),
+            ..snapshot(100, 1, 5)
+        };
+        let answer = || "EIO".to_owned();
+        let broken = || CounterSnapshot {
+            interrupts: Err(answer()),
+            softirqs: Err(answer()),
+            times: Err(answer()),
+            tasks: Err(answer()),
+            ..whole()
+        };
+        let usual = [BlindSpot::Exceptions, BlindSpot::Purposes, BlindSpot::Durations];
+        let unread = [
+            BlindSpot::SoftirqCounts { answer: answer() },
+            BlindSpot::TaskRuns { answer: answer() },
+            BlindSpot::StolenTime { answer: answer() },
+        ];
+        assert_eq!(counters_witness(&whole(), &whole()).blind, usual);
+        for (before, after) in [(whole(), broken()), (broken(), whole())] {
+            let report = counters_witness(&before, &after);
+            assert_eq!(report.blind, [&usual[..], &unread[..]].concat());
+            assert_eq!(report.absent, Some(AbsenceReason::failed("EIO")));
+        }
     }
 
     #[test]

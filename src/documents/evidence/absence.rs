@@ -274,6 +274,11 @@ pub enum BlindSpot {
         /// The kernel's error.
         answer: String,
     },
+    /// How often tasks ran could not be read.
+    TaskRuns {
+        /// The kernel's error.
+        answer: String,
+    },
     /// The time that the hypervisor took could not be read.
     StolenTime {
         /// The kernel's error.
@@ -349,6 +354,7 @@ impl fmt::Display for BlindSpot {
             }
             BlindSpot::Durations => "how long an interrupt took",
             BlindSpot::SoftirqCounts { answer } => return write!(f, "softirqs ({answer})"),
+            BlindSpot::TaskRuns { answer } => return write!(f, "which tasks ran ({answer})"),
             BlindSpot::StolenTime { answer } => {
                 return write!(f, "time taken by the hypervisor ({answer})");
             }
