@@ -81,14 +81,22 @@ impl Verdict {
         let judged = judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
         let proven: Vec<usize> = judged.holding_cpus().collect();
         let kept: Vec<GateLimit> = judged.kept_limits().collect();
+        let within: Vec<usize> = judged.cpus_within_limits().collect();
         self.holding_cpus().any(|cpu| !proven.contains(&cpu))
             || self.kept_limits().any(|limit| !kept.contains(&limit))
+            || self.cpus_within_limits().any(|cpu| !within.contains(&cpu))
     }
 
     /// The CPUs that hold.
     fn holding_cpus(&self) -> impl Iterator<Item = usize> {
         let holding = self.cpus.iter().filter(|cpu| cpu.state == VerdictState::Holds);
         holding.map(|cpu| cpu.cpu)
+    }
+
+    /// The CPUs on which all limits are certainly kept.
+    fn cpus_within_limits(&self) -> impl Iterator<Item = usize> {
+        let within = self.cpus.iter().filter(|cpu| cpu.limits == Some(LimitsKept::Within));
+        within.map(|cpu| cpu.cpu)
     }
 
     /// The limits that are certainly kept.
@@ -613,6 +621,9 @@ mod tests {
         let mut changed = verdict(&leaking);
         changed.gates[0].held = Some(true);
         assert!(changed.claims_more_than(&leaking), "the limit");
+        let mut changed = verdict(&leaking);
+        changed.cpus[0].limits = Some(LimitsKept::Within);
+        assert!(changed.claims_more_than(&leaking), "the limits of a CPU");
     }
 
     #[test]
