@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Capacity for unread gaps, for each CPU and phase: 30 ms of back-to-back gaps of 1 µs.
 const RING_CAPACITY: usize = 1 << 15;
+/// A gap under way at the end of the span counts from this length, in nanoseconds. A shorter one may
+/// be the cache miss of the write that ends the span.
+const END_GAP_NS: u64 = 1_000;
 /// The sampler exits by itself this long after the span should have ended, in nanoseconds.
 const GRACE_NS: u64 = 90_000_000_000;
 
@@ -47,6 +50,7 @@ pub(crate) enum SamplerRequest {
     Control,
     Span,
     End,
+    Gaps,
 }
 
 /// An answer of the sampler.
@@ -55,6 +59,7 @@ pub(crate) enum SamplerReply {
     Ready { seats: Vec<SpinnerLocation>, blind: Vec<BlindSpot> },
     Provoked { seen: Vec<(usize, usize)> },
     Spanning,
+    Ended,
     Done { gaps: Vec<(usize, Option<SamplerObservation>)> },
 }
 
@@ -79,7 +84,7 @@ pub struct SamplerObservation {
     /// How often the clock went backwards.
     pub backwards: u64,
     /// Whether it was no longer confined to its CPU at the end: another process moved it, or the
-    /// CPU went offline.
+    /// CPU went offline. Also if that could not be read.
     pub moved: bool,
 }
 
@@ -157,7 +162,8 @@ impl SamplerProcess {
         }
     }
 
-    /// Begins the span: gaps count from now on.
+    /// Begins the span: all gaps count that begin after this returns, except those of a spinner that
+    /// stays off its CPU for seconds.
     ///
     /// # Errors
     /// The sampler has exited.
@@ -168,13 +174,27 @@ impl SamplerProcess {
         }
     }
 
-    /// Ends the span: gaps no longer count. The spinners keep running, so that stopping them is not
-    /// counted either.
+    /// Ends the span: all gaps count that begin before this is called. [`SamplerProcess::drain`] has
+    /// all of them when this returns, except the last one of a spinner that stays off its CPU for
+    /// seconds. The spinners keep running, so that stopping them is not counted either. Its messages
+    /// are a few bytes, so that the sampler frees no page that its spinners share.
     ///
     /// # Errors
     /// The sampler has exited.
-    pub fn end_span(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
+    pub fn end_span(&mut self) -> Result<(), AbsenceReason> {
         match self.worker.request(&SamplerRequest::End)? {
+            SamplerReply::Ended => Ok(()),
+            other => Err(WorkerFailure::unexpected(&other).into()),
+        }
+    }
+
+    /// What the spinners saw in the span that has ended. May interrupt the watched CPUs: the answer
+    /// is long on a large machine, and the sampler frees its memory.
+    ///
+    /// # Errors
+    /// The sampler has exited.
+    pub fn read_span(&mut self) -> Result<Vec<(usize, Option<SamplerObservation>)>, AbsenceReason> {
+        match self.worker.request(&SamplerRequest::Gaps)? {
             SamplerReply::Done { mut gaps } => {
                 for (cpu, ring) in &self.rings {
                     let observed = gaps.iter_mut().find(|(observed_cpu, _)| observed_cpu == cpu);
@@ -222,9 +242,15 @@ fn handle(
         SamplerRequest::Control => spinners.control(),
         SamplerRequest::Span => {
             spinners.set_phase(LoopPhase::Span);
+            spinners.wait_until(|spinner| spinner.has_begun(LoopPhase::Span));
             Ok(SamplerReply::Spanning)
         }
-        SamplerRequest::End | SamplerRequest::Start { .. } => Ok(spinners.end()),
+        SamplerRequest::End => {
+            spinners.set_phase(LoopPhase::Idle);
+            spinners.wait_until(|spinner| spinner.sample(LoopPhase::Span).is_some());
+            Ok(SamplerReply::Ended)
+        }
+        SamplerRequest::Gaps | SamplerRequest::Start { .. } => Ok(spinners.read_span()),
     }
 }
 
@@ -263,6 +289,7 @@ impl SpinnerSet {
             deadline: now.ticks.saturating_add(scale.ticks(limit_ns)).0,
             control_threshold: scale.ticks(threshold_ns.min(300)).0,
             span_threshold: scale.ticks(threshold_ns).0,
+            end_threshold: scale.ticks(END_GAP_NS).0,
             ring_capacity: RING_CAPACITY,
         };
         let mut spinners = Vec::new();
@@ -287,6 +314,18 @@ impl SpinnerSet {
     fn set_phase(&self, phase: LoopPhase) {
         for (_, spinner) in &self.spinners {
             spinner.set_phase(phase);
+        }
+    }
+
+    /// Waits until a phase has begun or ended on all CPUs, at most two seconds: a spinner that is
+    /// off its CPU does not notice a new phase. Allocates nothing.
+    fn wait_until(&self, is_there: impl Fn(&Spinner) -> bool) {
+        for _ in 0..2000 {
+            let mut spinners = self.spinners.iter().map(|(_, spinner)| spinner);
+            if spinners.all(|spinner| is_there(spinner) || !spinner.is_running()) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -342,15 +381,15 @@ impl SpinnerSet {
         Ok(SamplerReply::Provoked { seen: counts })
     }
 
-    fn end(&self) -> SamplerReply {
-        self.set_phase(LoopPhase::Idle);
+    fn read_span(&self) -> SamplerReply {
         // More exact than at the start, because more time has passed.
         let scale = TickScale::between(self.start, ClockReading::now()).unwrap_or(self.scale);
         let mut gaps = Vec::new();
         for (cpu, spinner) in &self.spinners {
             let sample = SpinnerSet::sample(spinner, LoopPhase::Span);
+            // One that cannot be read proves nothing, so the spinner may have been moved.
             let affinity = sched::affinity(spinner.tid());
-            let moved = affinity.is_ok_and(|cpus| cpus != CpuSet::single(*cpu));
+            let moved = !affinity.is_ok_and(|cpus| cpus == CpuSet::single(*cpu));
             let observation = sample.map(|(sample, _)| SamplerObservation {
                 moved,
                 ..convert_sample(&sample, &scale, self.threshold_ns)

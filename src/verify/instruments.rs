@@ -17,7 +17,7 @@ use crate::trace::{self, TraceRecorder};
 use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
-use cpushield_linux::sys::clock::{ClockTicks, TickScale, nanos};
+use cpushield_linux::sys::clock::{ClockReading, ClockTicks, TickScale, nanos};
 use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
@@ -31,6 +31,9 @@ const STEP_LEAST: Duration = Duration::from_millis(1);
 
 /// The threads of a given workload are looked up again after this many intervals.
 const ROUNDS: u64 = 10;
+
+/// How long a CPU may take to return to user mode after the handler of an interrupt has run.
+const SETTLE: Duration = Duration::from_millis(1);
 
 /// How a wait ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct ActiveInstruments<'h> {
     host: &'h Host,
     trace: Result<TraceRecorder<'h>, AbsenceReason>,
     sampler: Result<SamplerProcess, AbsenceReason>,
+    /// When the sampler had begun the span, on `CLOCK_MONOTONIC_RAW`; `None` before that.
+    sampler_began_ns: Option<u64>,
     /// Perf events that count what the trace records.
     pub second: SecondWitness,
     /// What runs on the watched CPUs.
@@ -120,6 +125,7 @@ impl<'h> ActiveInstruments<'h> {
             second: SecondWitness::arm(&order.cpus, &trace),
             trace,
             sampler: Err(AbsenceReason::WorkloadGiven),
+            sampler_began_ns: None,
             watched: match order.workload {
                 Some(_) => WatchedWorkload::Given,
                 None => WatchedWorkload::Sampler,
@@ -146,13 +152,18 @@ impl<'h> ActiveInstruments<'h> {
         }
     }
 
-    /// Looks up the threads of the workload, passes them to the trace and returns them.
-    pub fn update_workload(&mut self, order: &WatchOrder) -> Vec<i32> {
-        let threads = match (&order.workload, &self.sampler) {
+    /// Looks up the threads of the workload.
+    fn workload_threads(&self, order: &WatchOrder) -> Vec<i32> {
+        match (&order.workload, &self.sampler) {
             (Some(given), _) => (given.threads)(),
             (None, Ok(sampler)) => sampler.spinners.iter().map(|spinner| spinner.tid).collect(),
             (None, Err(_)) => Vec::new(),
-        };
+        }
+    }
+
+    /// Looks up the threads of the workload, passes them to the trace and returns them.
+    pub fn update_workload(&mut self, order: &WatchOrder) -> Vec<i32> {
+        let threads = self.workload_threads(order);
         if let Ok(recorder) = &mut self.trace {
             recorder.set_workload(&threads);
         }
@@ -363,20 +374,23 @@ impl<'h> ActiveInstruments<'h> {
         }
     }
 
-    /// Begins the span: everything counts from now on.
+    /// Begins the span: everything counts from now on. What interrupts the watched CPUs comes first.
+    /// The span of the sampler lies in that of the trace, so the trace has the events of every gap.
     pub fn begin_span(&mut self, order: &WatchOrder) {
         if let Ok(recorder) = &mut self.trace {
             self.second.open(recorder);
         }
-        if let Ok(sampler) = &mut self.sampler
-            && let Err(why) = sampler.begin_span()
-        {
-            self.sampler = Err(why);
-        }
+        std::thread::sleep(SETTLE);
         self.poll();
         self.longest_gap = ClockTicks::default();
         self.with_trace(TraceRecorder::end_phase);
         self.name_phase("watched");
+        if let Ok(sampler) = &mut self.sampler {
+            match sampler.begin_span() {
+                Ok(()) => self.sampler_began_ns = Some(ClockReading::now().raw_ns),
+                Err(why) => self.sampler = Err(why),
+            }
+        }
         self.max_gap_ns = order.until.as_ref().and_then(|until| until.limits.max_gap_ns);
         if let (Ok(recorder), Some(until)) = (&mut self.trace, &order.until) {
             // Where the sampler runs, it alone decides about gaps.
@@ -386,7 +400,17 @@ impl<'h> ActiveInstruments<'h> {
     }
 
     /// Ends the span. Returns what was seen since [`ActiveInstruments::begin_span`].
+    ///
+    /// The order is that of the beginning, reversed. The sampler ends first, then its last gaps are
+    /// read, so that all of them meet the events of the trace. The trace ends next, and only then
+    /// the watched CPUs are interrupted: by the last read of the second witness, which has counted
+    /// since before both spans, and perhaps by the answer of the sampler.
     pub fn end_span(&mut self, order: &WatchOrder) -> SpanObservation {
+        // The last look at the workload in the span. The trace keeps its threads: those of a program
+        // that has just ended are gone.
+        let threads = self.workload_threads(order);
+        self.check_placement(order, &threads);
+        let sampled_ns = self.end_sampler_span();
         self.poll();
         self.check_limits(order);
         let began = self.trace.as_ref().ok().map(TraceRecorder::phase_began);
@@ -400,12 +424,24 @@ impl<'h> ActiveInstruments<'h> {
         }
         let mut gaps = Vec::new();
         if let Ok(sampler) = &mut self.sampler {
-            match sampler.end_span() {
+            match sampler.read_span() {
                 Ok(seen) => gaps = seen,
                 Err(why) => self.sampler = Err(why),
             }
         }
-        SpanObservation { trace, gaps }
+        SpanObservation { trace, gaps, sampled_ns }
+    }
+
+    /// Ends the span of the sampler. Returns for how long it had to run at least: from its answer at
+    /// the beginning until the request to end.
+    fn end_sampler_span(&mut self) -> u64 {
+        let now_ns = ClockReading::now().raw_ns;
+        if let Ok(sampler) = &mut self.sampler
+            && let Err(why) = sampler.end_span()
+        {
+            self.sampler = Err(why);
+        }
+        self.sampler_began_ns.map_or(0, |began_ns| now_ns.saturating_sub(began_ns))
     }
 
     /// Whether each witness watched, and what it could not see.

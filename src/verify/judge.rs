@@ -391,8 +391,9 @@ fn without_repeats(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
     seen
 }
 
-/// The longest gap in nanoseconds, by the sampler or by the trace. The sampler counts no gap that
-/// is under way when the span begins or ends.
+/// The longest gap in nanoseconds, by the sampler or by the trace. The sampler also counts the gap
+/// that is under way when its span ends, if that is 1 µs or longer. Its span does not begin within a
+/// gap.
 fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     let sampled = cpu.gaps.as_ref().map(|gaps| if gaps.count == 0 { 0 } else { gaps.max_ns });
     sampled.max(longest_interruption(cpu))

@@ -20,6 +20,8 @@ pub struct SpanObservation {
     pub trace: Option<Vec<TraceEvidence>>,
     /// Each CPU and what its sampler saw; empty without a sampler.
     pub gaps: Vec<(usize, Option<sampler::SamplerObservation>)>,
+    /// For how long each sampler had to run at least, in nanoseconds; 0 without a sampler.
+    pub sampled_ns: u64,
 }
 
 /// Everything that was observed, of all CPUs.
@@ -126,11 +128,11 @@ impl CombinedObservations {
     }
 }
 
-/// A sampler that ran for less than this percentage of the span is doubted.
-const WHOLE_PERCENT: u64 = 98;
-/// The same with a trace. Its span is longer than the sampler's by two messages to the sampler.
-/// What the sampler missed in that time, the trace saw.
-const TRACED_PERCENT: u64 = 90;
+/// A sampler that ran for less than this part of its span, in thousandths, is doubted. It runs from
+/// before its answer at the beginning until after the request to end, and counts the gap that is
+/// under way then. So only the error of the two clocks can make the two times differ:
+/// `environment` doubts a rate of the counter that changes by 200 ppm.
+const WHOLE_PERMILLE: u64 = 999;
 
 impl CombinedObservations {
     fn sampler_doubts(&self, seen: &sampler::SamplerObservation) -> Vec<CpuDoubt> {
@@ -141,10 +143,9 @@ impl CombinedObservations {
         if seen.moved {
             doubts.push(CpuDoubt::SamplerMoved);
         }
-        let least = if self.seen.trace.is_some() { TRACED_PERCENT } else { WHOLE_PERCENT };
-        if seen.span_ns < self.span_ns / 100 * least {
-            let (ran_ns, span_ns) = (seen.span_ns, self.span_ns);
-            doubts.push(CpuDoubt::SamplerAway { ran_ns, span_ns });
+        let span_ns = self.seen.sampled_ns;
+        if seen.span_ns < span_ns / 1000 * WHOLE_PERMILLE {
+            doubts.push(CpuDoubt::SamplerAway { ran_ns: seen.span_ns, span_ns });
         }
         doubts
     }
@@ -296,7 +297,11 @@ mod tests {
             before: snapshot(100, 1, 5),
             after: snapshot(106, 2, 8),
             smis: (Err(AbsenceReason::Guest), Err(AbsenceReason::Guest)),
-            seen: SpanObservation { trace: trace.map(|seen| vec![seen]), gaps: vec![(3, gaps)] },
+            seen: SpanObservation {
+                trace: trace.map(|seen| vec![seen]),
+                gaps: vec![(3, gaps)],
+                sampled_ns: 1_000_000_000,
+            },
             compared: Vec::new(),
             threads: Vec::new(),
             doubts: Vec::new(),
@@ -483,9 +488,18 @@ mod tests {
         let doubts = |seen| gathered(None, seen).cpu_evidence(3, WatchedWorkload::Sampler).doubts;
         assert_eq!(doubts(None), [CpuDoubt::NoSampler]);
         assert_eq!(gathered(None, None).cpu_evidence(3, WatchedWorkload::Given).doubts, []);
-        let late = sampled(900_000_000);
-        let away = CpuDoubt::SamplerAway { ran_ns: 900_000_000, span_ns: 1_000_000_000 };
-        assert_eq!(doubts(Some(late)), [away]);
+        let late = sampled(998_000_000);
+        let away = CpuDoubt::SamplerAway { ran_ns: 998_000_000, span_ns: 1_000_000_000 };
+        assert_eq!(doubts(Some(late.clone())), [away.clone()]);
+        // The trace saw that time, but not what happened below the kernel in it.
+        let traced = gathered(Some(trace(8)), Some(late.clone()));
+        let traced = traced.cpu_evidence(3, WatchedWorkload::Sampler).doubts;
+        assert_eq!(traced, [away, CpuDoubt::EventsLost { count: 2 }]);
+        // Messages to the sampler lie outside of its span, but in that of the trace.
+        let mut slow = gathered(Some(trace(8)), Some(late));
+        (slow.span_ns, slow.seen.sampled_ns) = (1_100_000_000, 998_000_000);
+        let slow = slow.cpu_evidence(3, WatchedWorkload::Sampler).doubts;
+        assert_eq!(slow, [CpuDoubt::EventsLost { count: 2 }]);
         let strayed =
             sampler::SamplerObservation { backwards: 3, moved: true, ..sampled(1_000_000_000) };
         assert_eq!(

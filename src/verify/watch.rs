@@ -2,7 +2,9 @@
 //! span to pass and combines what each witness saw. Decides nothing.
 //!
 //! Order matters: everything that touches the watched CPUs (arming, placing the sampler, the
-//! control, the end of the sampler) lies outside the span that counts.
+//! control, both reads of the second witness, reading the result of the sampler) lies outside the
+//! span that counts. The spans enclose each other: that of the second witness encloses that of the
+//! trace, which encloses those of the counters and of the sampler.
 
 use crate::documents::evidence::{ControlAt, CpuDoubt, Evidence, SCHEMA};
 use crate::observe::{counters, environment, firmware, read_machine};
@@ -63,9 +65,9 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let changes = environment::changed(&first, &warmed_up, &environment::read(host)).into_iter();
     instruments.doubts.extend(changes.map(|change| CpuDoubt::CircumstanceChanged { change }));
     threads.extend(instruments.update_workload(order));
-    // The span of the trace encloses the reads of the counters, which are slow on a slow machine.
-    // With a trace, entries and the longest stretch refer to the span of the trace. Without one,
-    // the span encloses that of the sampler, which gets messages late on a busy host.
+    // The span of the trace encloses the reads of the counters, which are slow on a slow machine,
+    // and the span of the sampler, which gets messages late on a busy host. With a trace, entries
+    // and the longest stretch refer to the span of the trace.
     let traced = seen.trace.iter().flatten().map(|cpu| cpu.span_ns).max();
     let span_ns = traced.unwrap_or(nanos(span));
     let doubts = std::mem::take(&mut instruments.doubts);

@@ -37,7 +37,7 @@ pub struct LoopSample {
     pub last: u64,
     /// The number of clock reads.
     pub loops: u64,
-    /// The number of gaps of the threshold or more.
+    /// The number of gaps of the threshold or more, and of the gap that was under way at the end.
     pub gaps: u64,
     /// The longest gap.
     pub max: u64,
@@ -49,15 +49,19 @@ pub struct LoopSample {
     pub backwards: u64,
 }
 
-/// When the loop ends, and which gaps it counts.
+/// When the loop begins and ends, and which gaps it counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoopLimits {
+    /// The first clock read, just before the loop.
+    pub first: u64,
     /// The loop runs while the shared word has this value.
     pub phase: u32,
     /// The loop ends at this tick, whatever the value of the shared word.
     pub deadline: u64,
     /// The shortest gap that counts, in ticks.
     pub threshold: u64,
+    /// The shortest gap under way at the end that counts, in ticks.
+    pub end_threshold: u64,
 }
 
 /// The counter of [`crate::sys::clock::ticks`], without its fence on x86-64: reads of the loop need
@@ -86,29 +90,40 @@ pub fn spin(
     limits: LoopLimits,
     gaps: GapSink<'_>,
 ) -> LoopSample {
-    let first = ticks();
-    let mut seen = LoopSample { first, last: first, ..LoopSample::default() };
-    let mut since = first;
+    let mut seen = LoopSample { first: limits.first, last: limits.first, ..LoopSample::default() };
+    let mut since = limits.first;
     while phase.load(Ordering::Relaxed) == limits.phase && seen.last < limits.deadline {
-        let now = ticks();
-        let took = now.wrapping_sub(seen.last);
-        if now < seen.last {
-            seen.backwards = seen.backwards.wrapping_add(1);
-        } else if took >= limits.threshold {
-            seen.gaps = seen.gaps.wrapping_add(1);
-            seen.sum = seen.sum.wrapping_add(took);
-            seen.max = seen.max.max(took);
-            seen.longest = seen.longest.max(seen.last.wrapping_sub(since));
-            since = now;
-            gaps.push(seen.last, now);
-        }
+        seen.count(ticks(), limits.threshold, &mut since, gaps);
         // After its gap: a reader of this tick sees all gaps before it.
-        last_tick.store(now, Ordering::Release);
-        seen.loops = seen.loops.wrapping_add(1);
-        seen.last = now;
+        last_tick.store(seen.last, Ordering::Release);
     }
+    // The phase may have changed while the loop was off its CPU: that gap was under way at the end.
+    // The change itself costs the loop one load of a cache line, which `end_threshold` leaves out.
+    seen.count(ticks(), limits.threshold.max(limits.end_threshold), &mut since, gaps);
+    last_tick.store(seen.last, Ordering::Release);
     seen.longest = seen.longest.max(seen.last.wrapping_sub(since));
     seen
+}
+
+impl LoopSample {
+    /// Counts a clock read, and the gap before it if that is long enough. `since` is the end of the
+    /// gap before.
+    #[inline(always)]
+    fn count(&mut self, now: u64, threshold: u64, since: &mut u64, gaps: GapSink<'_>) {
+        let took = now.wrapping_sub(self.last);
+        if now < self.last {
+            self.backwards = self.backwards.wrapping_add(1);
+        } else if took >= threshold {
+            self.gaps = self.gaps.wrapping_add(1);
+            self.sum = self.sum.wrapping_add(took);
+            self.max = self.max.max(took);
+            self.longest = self.longest.max(self.last.wrapping_sub(*since));
+            *since = now;
+            gaps.push(self.last, now);
+        }
+        self.loops = self.loops.wrapping_add(1);
+        self.last = now;
+    }
 }
 
 /// The phase of the loop; the values of the shared word.
@@ -132,11 +147,14 @@ pub enum LoopPhase {
 #[repr(C)]
 struct SpinnerState {
     phase: AtomicU32,
+    /// The last phase with a sample that has begun.
+    begun: AtomicU32,
     /// The last phase whose sample is written.
     done: AtomicU32,
     deadline: AtomicU64,
     /// Thresholds of control and span in ticks.
     thresholds: [AtomicU64; 2],
+    end_threshold: AtomicU64,
     samples: [SharedSample; 2],
 }
 
@@ -188,6 +206,8 @@ pub struct SpinnerSettings {
     pub control_threshold: u64,
     /// The shortest gap that counts in the span phase, in ticks.
     pub span_threshold: u64,
+    /// The shortest gap under way at the end of a phase that counts, in ticks.
+    pub end_threshold: u64,
     /// How many gaps the ring holds.
     pub ring_capacity: usize,
 }
@@ -216,10 +236,12 @@ impl Spinner {
         let shared = Arc::new(SpinnerMemory { memory, rings });
         let state = shared.state();
         state.phase.store(LoopPhase::Parked as u32, Ordering::Relaxed);
+        state.begun.store(LoopPhase::Parked as u32, Ordering::Relaxed);
         state.done.store(LoopPhase::Parked as u32, Ordering::Relaxed);
         state.deadline.store(settings.deadline, Ordering::Relaxed);
         state.thresholds[0].store(settings.control_threshold, Ordering::Relaxed);
         state.thresholds[1].store(settings.span_threshold, Ordering::Relaxed);
+        state.end_threshold.store(settings.end_threshold, Ordering::Relaxed);
         let stack_top = shared.memory.start().wrapping_byte_add(STACK_BYTES);
         let argument = Arc::as_ptr(&shared).cast_mut().cast();
         // SAFETY: the stack grows down from a 16-byte aligned address inside the mapping, which
@@ -254,6 +276,13 @@ impl Spinner {
     #[must_use]
     pub fn ring_number(&self) -> i32 {
         self.shared.rings[1].number()
+    }
+
+    /// Whether [`LoopPhase::Control`] or [`LoopPhase::Span`] has begun: from then on, every gap
+    /// counts.
+    #[must_use]
+    pub fn has_begun(&self, phase: LoopPhase) -> bool {
+        self.shared.state().begun.load(Ordering::Acquire) >= phase as u32
     }
 
     /// The result of [`LoopPhase::Control`] or [`LoopPhase::Span`] once that phase is over; for the
@@ -311,6 +340,7 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
     let [control, span] = &shared.rings;
     let last_tick = span.last_tick();
     let deadline = state.deadline.load(Ordering::Relaxed);
+    let end_threshold = state.end_threshold.load(Ordering::Relaxed);
     while phase.load(Ordering::Acquire) == LoopPhase::Parked as u32 {
         sched_yield();
         if ticks() >= deadline {
@@ -323,13 +353,18 @@ extern "C" fn run(shared: *mut libc::c_void) -> libc::c_int {
             return 0;
         }
         let Some(at) = sample_index(now) else {
-            let limits = LoopLimits { phase: now, deadline, threshold: u64::MAX };
+            let never = u64::MAX;
+            let (first, threshold, end_threshold) = (ticks(), never, never);
+            let limits = LoopLimits { first, phase: now, deadline, threshold, end_threshold };
             spin(phase, last_tick, limits, control.gaps());
             continue;
         };
         let ring = if at == 0 { control } else { span };
         let threshold = state.thresholds[at].load(Ordering::Relaxed);
-        let limits = LoopLimits { phase: now, deadline, threshold };
+        let first = ticks();
+        // After the first clock read, so that the parent waits for the beginning of the sample.
+        state.begun.store(now, Ordering::Release);
+        let limits = LoopLimits { first, phase: now, deadline, threshold, end_threshold };
         state.samples[at].store(spin(phase, last_tick, limits, ring.gaps()));
         state.done.store(now, Ordering::Release);
     }
@@ -378,13 +413,14 @@ pub(crate) mod tests {
         let ring = GapRing::new(4).unwrap();
         let start = ticks();
         let deadline = start + 50_000_000;
-        let limits = LoopLimits { phase: 3, deadline, threshold: 1 };
+        let limits =
+            LoopLimits { first: start, phase: 3, deadline, threshold: 1, end_threshold: 1 };
         let before = allocations();
         let seen = spin(&phase, &last_tick, limits, ring.gaps());
         assert_eq!(allocations(), before);
         drop(vec![0_u8; 100]);
         assert!(allocations() > before, "the counter does not count");
-        assert!(seen.last >= deadline && seen.first >= start);
+        assert!(seen.last >= deadline && seen.first == start);
         // Every clock read, except those within one tick, is a gap; the ring holds the last ones.
         let gaps = ring.newest();
         assert!(seen.gaps > 4 && gaps.len() == 3, "{seen:?} {gaps:?}");
@@ -396,9 +432,40 @@ pub(crate) mod tests {
     #[test]
     fn the_hot_loop_ends_when_the_phase_changes() {
         let (phase, last_tick) = (AtomicU32::new(1), AtomicU64::new(0));
-        let limits = LoopLimits { phase: 3, deadline: u64::MAX, threshold: u64::MAX };
+        let limits = LoopLimits {
+            first: ticks(),
+            phase: 3,
+            deadline: u64::MAX,
+            threshold: u64::MAX,
+            end_threshold: u64::MAX,
+        };
         let seen = spin(&phase, &last_tick, limits, GapSink { written: &NO_GAPS, slots: &[] });
-        assert_eq!((seen.loops, seen.gaps, seen.first), (0, 0, seen.last));
+        assert_eq!((seen.loops, seen.gaps, seen.first), (1, 0, limits.first));
+    }
+
+    #[test]
+    fn a_gap_under_way_when_the_phase_changes_counts() {
+        let (phase, last_tick) = (AtomicU32::new(1), AtomicU64::new(0));
+        let ring = GapRing::new(4).unwrap();
+        // As if the loop had been off its CPU since then.
+        let first = ticks() - 1_000_000;
+        let limits = |threshold, end_threshold| LoopLimits {
+            first,
+            phase: 3,
+            deadline: u64::MAX,
+            threshold,
+            end_threshold,
+        };
+        let seen = spin(&phase, &last_tick, limits(1_000, 2_000), ring.gaps());
+        let gap = Gap { start: first, end: seen.last };
+        assert_eq!((seen.gaps, seen.max, ring.newest()), (1, seen.last - first, vec![gap]));
+        assert!(seen.max >= 1_000_000 && seen.longest == 0, "{seen:?}");
+        assert_eq!(last_tick.load(Ordering::Relaxed), seen.last);
+        // Too short for either threshold.
+        for (threshold, end_threshold) in [(u64::MAX, 0), (1_000, u64::MAX)] {
+            let seen = spin(&phase, &last_tick, limits(threshold, end_threshold), ring.gaps());
+            assert_eq!((seen.gaps, seen.loops), (0, 1), "{threshold} {end_threshold}");
+        }
     }
 
     /// Installs a filter of `seccomp(2)` that kills at every system call but these and those that
@@ -449,7 +516,9 @@ pub(crate) mod tests {
     fn the_hot_loop_makes_no_system_call() {
         let spin_briefly = || {
             let (phase, last_tick) = (AtomicU32::new(3), AtomicU64::new(0));
-            let limits = LoopLimits { phase: 3, deadline: ticks() + 20_000_000, threshold: 1 };
+            let first = ticks();
+            let (deadline, threshold, end_threshold) = (first + 20_000_000, 1, 1);
+            let limits = LoopLimits { first, phase: 3, deadline, threshold, end_threshold };
             spin(&phase, &last_tick, limits, GapSink { written: &NO_GAPS, slots: &[] }).loops > 0
         };
         assert_eq!(without_system_calls(spin_briefly), ProcessEnd::Exited(0));
@@ -466,22 +535,26 @@ pub(crate) mod tests {
             deadline,
             control_threshold: 1,
             span_threshold: 1,
+            end_threshold: 1,
             ring_capacity: 100,
         };
         let spinner = Spinner::start(settings).unwrap();
         assert_ne!(spinner.tid(), 0);
         assert!(spinner.is_running() && spinner.sample(LoopPhase::Span).is_none());
+        assert!(!spinner.has_begun(LoopPhase::Control) && !spinner.has_begun(LoopPhase::Span));
         spinner.set_phase(LoopPhase::Idle);
         spinner.set_phase(LoopPhase::Span);
         let pause = || std::thread::sleep(std::time::Duration::from_millis(5));
         for _ in 0..1000 {
             pause();
-            if spinner.last_tick() > 0 {
+            if spinner.has_begun(LoopPhase::Span) {
                 break;
             }
         }
+        let begun = ticks();
         barrier().unwrap();
         pause();
+        let ended = ticks();
         spinner.set_phase(LoopPhase::Idle);
         let sample = (0..1000).find_map(|_| {
             pause();
@@ -495,6 +568,7 @@ pub(crate) mod tests {
         let horizon = reader.drain(&mut gaps);
         assert_eq!(gaps.len() as u64 + reader.lost, sample.gaps, "{sample:?}");
         assert!(sample.loops > 0 && horizon >= sample.last);
+        assert!(sample.first <= begun && sample.last >= ended, "{sample:?} {begun} {ended}");
         assert!(gaps.iter().all(|gap| gap.start >= sample.first && gap.end <= sample.last));
         drop(spinner);
     }
