@@ -3,6 +3,7 @@
 use super::record::AddedThread;
 use super::task_lookup::{belongs_to, cgroup_of};
 use super::{RunError, ShieldPlacement};
+use cpushield_linux::text::task_status;
 use cpushield_linux::{Host, Task};
 
 /// Where a program goes that was started in the shield.
@@ -62,15 +63,9 @@ pub(super) fn find_destination(
     asker.and_then(of_user).ok_or(RunError::NoDestination { tid: task.id.tid })
 }
 
-/// The user of a process, if that is its real, effective and saved one.
+/// The user of a process; `None` if it has several.
 fn find_user(host: &Host, pid: i32) -> Option<u32> {
-    let status = host.read(&format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let users: Vec<u32> = line.split_whitespace().take(3).flat_map(str::parse).collect();
-    match users.as_slice() {
-        [real, effective, saved] if real == effective && real == saved => Some(*real),
-        _ => None,
-    }
+    task_status::user(&host.read(&format!("/proc/{pid}/status")).ok()?)
 }
 
 /// The groups of the processes of a user.

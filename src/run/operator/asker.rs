@@ -3,6 +3,7 @@
 
 use super::request::OperatorRefusal;
 use cpushield_linux::processes::operator_socket::SocketPeer;
+use cpushield_linux::text::task_status;
 use cpushield_linux::{Host, ProcessHandle, Task, TaskId};
 
 /// A process that the helper may move.
@@ -58,9 +59,12 @@ impl Asker {
         let process = HeldProcess::new(host, process).ok_or(OperatorRefusal::Ended)?;
         let is_caller = sudo_user.is_none_or(|caller| caller == uid);
         let status = read_status(host, &format!("/proc/{}", process.pid()));
-        match is_caller && has_user(&status, uid) && process.lives(host) {
-            true => Ok(Asker { process, uid, groups }),
-            false => Err(OperatorRefusal::Ended),
+        let has_user = is_caller && task_status::user(&status) == Some(uid);
+        // Last: the status was that of the process if it lives now. One that has ended has no user.
+        match (process.lives(host), has_user) {
+            (false, _) => Err(OperatorRefusal::Ended),
+            (true, false) => Err(OperatorRefusal::UserDiffers { uid }),
+            (true, true) => Ok(Asker { process, uid, groups }),
         }
     }
 
@@ -83,7 +87,7 @@ impl Asker {
         }
         let handle = handle.map_err(|_| absent())?;
         let process = HeldProcess::new(host, handle).ok_or_else(absent)?;
-        let is_own = has_user(&status, self.uid) && self.owns_threads(host, pid);
+        let is_own = task_status::user(&status) == Some(self.uid) && self.owns_threads(host, pid);
         match (process.lives(host), is_own) {
             (false, _) => Err(absent()),
             (true, false) => Err(OperatorRefusal::OtherUser { pid, uid: self.uid }),
@@ -98,7 +102,8 @@ impl Asker {
         threads.iter().all(|tid| {
             let status = host.read(&format!("/proc/{pid}/task/{tid}/status"));
             // A thread that has ended since has no user.
-            status.is_err() || status.is_ok_and(|status| has_user(&status, self.uid))
+            status.is_err()
+                || status.is_ok_and(|status| task_status::user(&status) == Some(self.uid))
         })
     }
 }
@@ -114,24 +119,36 @@ fn field<'a>(status: &'a str, name: &str) -> impl Iterator<Item = &'a str> {
     line.unwrap_or_default().split_whitespace()
 }
 
-/// Whether a process has this user as its real, effective and saved one.
-fn has_user(status: &str, uid: u32) -> bool {
-    let users: Vec<u32> = field(status, "Uid:").take(3).flat_map(str::parse).collect();
-    users.len() == 3 && users.iter().all(|user| *user == uid)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
-    fn a_process_has_a_user_only_if_all_three_are_that_one() {
-        // /proc/PID/status of 6.12: real, effective, saved and file system user.
-        assert!(has_user("Name:\ta\nUid:\t1000\t1000\t1000\t0\nGid:\t0\n", 1000));
-        for users in ["0\t1000\t1000\t1000", "1000\t0\t1000\t1000", "1000\t1000\t0\t1000", "1000"] {
-            assert!(!has_user(&format!("Uid:\t{users}\n"), 1000), "{users}");
+    fn a_process_of_another_user_and_one_that_has_ended_have_different_refusals() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let root = std::env::temp_dir().join(format!("cpushield-asker-{own}"));
+        let dir = root.join(format!("proc/{own}"));
+        fs::create_dir_all(dir.join(format!("task/{own}"))).unwrap();
+        let numbers = ["0"; 48].join(" ");
+        for file in ["stat".to_owned(), format!("task/{own}/stat")] {
+            fs::write(dir.join(file), format!("{own} (asker) S {numbers}\n")).unwrap();
         }
-        assert!(!has_user("Uid:\tx\t1000\t1000\t1000\n", 1000));
-        assert!(!has_user("", 0));
+        let find = |users: &str, sudo_user| {
+            fs::write(dir.join("status"), format!("Uid:\t{users}\n")).unwrap();
+            let process = ProcessHandle::open(own).unwrap();
+            let peer = SocketPeer { process, uid: 1000, groups: Vec::new() };
+            let host = Host::recorded(&root).unwrap();
+            Asker::find(&host, peer, sudo_user).map(|asker| asker.uid)
+        };
+        let differs = Err(OperatorRefusal::UserDiffers { uid: 1000 });
+        assert_eq!(find("1000\t1000\t1000\t1000", None), Ok(1000));
+        assert_eq!(find("1000\t1000\t1000\t1000", Some(1000)), Ok(1000));
+        assert_eq!(find("1000\t1000\t1000\t1000", Some(1001)), differs, "another caller of sudo");
+        assert_eq!(find("1000\t0\t0\t0", None), differs, "a set-user-ID program");
+        fs::remove_dir_all(&root).unwrap();
+        fs::create_dir_all(&dir).unwrap();
+        assert_eq!(find("1000\t1000\t1000\t1000", None), Err(OperatorRefusal::Ended));
+        fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -111,8 +111,14 @@ pub enum OperatorRefusal {
     TooLong,
     /// It was not complete in time.
     Incomplete,
-    /// The process has ended, or its user has changed.
+    /// The process has ended.
     Ended,
+    /// The process does not have the user that connected as its real, effective and saved one, or
+    /// another user has called sudo.
+    UserDiffers {
+        /// The user that connected.
+        uid: u32,
+    },
     /// No shield is active, or none of this name, or several.
     NoShield {
         /// What is wrong.
@@ -299,6 +305,14 @@ fn permitted(shield: &str, highest: Option<u32>) -> String {
     }
 }
 
+/// Why a process has no clear user.
+fn several_users(uid: u32) -> String {
+    format!(
+        "the requesting process does not belong to user {uid} alone: its real, effective and saved \
+         user, and a caller of sudo, must be the same"
+    )
+}
+
 impl fmt::Display for OperatorRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -310,6 +324,7 @@ impl fmt::Display for OperatorRefusal {
                 f.write_str("the request did not arrive completely in time")
             }
             OperatorRefusal::Ended => f.write_str("the requesting process has ended"),
+            OperatorRefusal::UserDiffers { uid } => f.write_str(&several_users(*uid)),
             OperatorRefusal::NoShield { why } | OperatorRefusal::Machine { why } => {
                 f.write_str(why)
             }

@@ -18,6 +18,7 @@ use crate::run::destination::Destination;
 use crate::run::removed::{Removal, remove_to};
 use crate::run::task_lookup::{cgroup_of, threads_of};
 use crate::run::{RunError, ShieldPlacement, all_active, raise, record, shield};
+use cpushield_linux::errno::ESRCH;
 use cpushield_linux::processes::operator_socket::{OperatorConnection, ReceivedLine, SocketPeer};
 use cpushield_linux::{AffinityGuard, Host, SchedPolicy, Store, TaskId};
 use std::time::Duration;
@@ -52,7 +53,10 @@ fn answer(
     connection: &OperatorConnection,
     caller: &HelperCaller,
 ) -> Result<OperatorAnswer, OperatorRefusal> {
-    let peer = connection.peer().map_err(|_| OperatorRefusal::Ended)?;
+    let peer = connection.peer().map_err(|error| match error.raw_os_error() {
+        Some(ESRCH) => OperatorRefusal::Ended,
+        _ => machine(&RunError::call("getsockopt", error)),
+    })?;
     let stranger = find_stranger(host, store, caller, &peer);
     let timeout = if stranger.is_some() { STRANGER_TIMEOUT } else { OPERATOR_TIMEOUT };
     let received = connection.receive(REQUEST_BYTES_MAX, timeout);

@@ -66,14 +66,16 @@ impl OperatorConnection {
     /// Finds the calling process. The kernel stored this when the other end connected.
     ///
     /// # Errors
-    /// It is no Unix socket (ENOTSOCK, EOPNOTSUPP), or the process has ended (ESRCH).
+    /// It is no Unix socket (ENOTSOCK, EOPNOTSUPP), the process has ended (ESRCH), or it is in
+    /// another PID namespace (without an error number).
     pub fn peer(&self) -> io::Result<SocketPeer> {
         let socket = self.socket.as_fd();
         let mut credentials = [0; 3];
         read_option(socket, libc::SO_PEERCRED, &mut credentials)?;
         let [pid, uid, gid] = credentials;
         // A process of another PID namespace has the number 0 here.
-        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or(Errno::SRCH)?;
+        let foreign = || io::Error::other("the process is in another PID namespace");
+        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0).ok_or_else(foreign)?;
         let mut groups = vec![0; GROUPS_MAX];
         let count = read_option(socket, libc::SO_PEERGROUPS, &mut groups)?;
         groups.truncate(count);
@@ -133,7 +135,7 @@ impl OperatorConnection {
 /// may belong to another process when the first one has ended. So the caller compares its user.
 fn find_process(socket: BorrowedFd<'_>, pid: i32) -> io::Result<ProcessHandle> {
     let mut pidfd = [0];
-    match read_option(socket, libc::SO_PEERPIDFD, &mut pidfd) {
+    let found = match read_option(socket, libc::SO_PEERPIDFD, &mut pidfd) {
         Ok(_) => {
             let [pidfd] = pidfd.map(u32::cast_signed);
             // SAFETY: the kernel has just made this descriptor for this process, and nothing else
@@ -143,7 +145,13 @@ fn find_process(socket: BorrowedFd<'_>, pid: i32) -> io::Result<ProcessHandle> {
         }
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => ProcessHandle::open(pid),
         Err(error) => Err(error),
-    }
+    };
+    // The process has ended, and its number is free (EINVAL, `pidfd_prepare()`, kernel/fork.c,
+    // 6.12; ESRCH later) or belongs to a thread of another process (EINVAL or ENOENT).
+    found.map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL | libc::ENOENT) => Errno::SRCH.into(),
+        _ => error,
+    })
 }
 
 /// Reads an option of a socket into words of 32 bits. Returns their number.
