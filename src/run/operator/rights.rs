@@ -17,8 +17,10 @@ pub(super) struct ProcessRights<'a> {
     policy: Option<(SchedPolicy, SchedPolicy)>,
     /// It is on record as one that needs the kernel's threads above it.
     has_need: bool,
-    /// The raised limit, and what the record had before.
-    lock_limit: Option<(RaisedLockLimit, Option<RaisedLockLimit>)>,
+    /// What the record had about the limit, if that was changed.
+    recorded_limit: Option<Option<RaisedLockLimit>>,
+    /// The raised limit.
+    lock_limit: Option<RaisedLockLimit>,
 }
 
 impl<'a> ProcessRights<'a> {
@@ -29,8 +31,8 @@ impl<'a> ProcessRights<'a> {
         process: &'a HeldProcess,
         shield: &'a str,
     ) -> ProcessRights<'a> {
-        let (policy, has_need, lock_limit) = (None, false, None);
-        ProcessRights { host, store, process, shield, policy, has_need, lock_limit }
+        let (policy, has_need, recorded_limit, lock_limit) = (None, false, None, None);
+        ProcessRights { host, store, process, shield, policy, has_need, recorded_limit, lock_limit }
     }
 
     /// Lets the process lock memory while it is in the shield.
@@ -46,9 +48,13 @@ impl<'a> ProcessRights<'a> {
         let raised = self.host.raised_lock_limit(pid, bytes)?;
         let known = record::read(self.host, self.store)?;
         let earlier = lock_limits::find(&known, self.process.task);
+        // Before the limit is raised: after a failure, the record must not name a limit that the
+        // process does not have, or an earlier raise would never be taken back.
+        self.recorded_limit = Some(earlier);
         self.record_lock_limit(Some(raised.after(earlier)))?;
         self.check_lives()?;
-        self.lock_limit = Some((self.host.raise_lock_limit(pid, raised)?, earlier));
+        // Only if the kernel permits it: another process may have the number and such a limit.
+        self.lock_limit = Some(self.host.raise_lock_limit(pid, raised)?);
         Ok(())
     }
 
@@ -119,8 +125,10 @@ impl<'a> ProcessRights<'a> {
             let policy = if is_same { before } else { SchedPolicy::Other { nice: 0 } };
             drop(host.set_scheduling(task.tid, policy));
         }
-        if let Some((raised, earlier)) = self.lock_limit {
+        if let Some(raised) = self.lock_limit {
             drop(host.restore_lock_limit(task.tid, raised));
+        }
+        if let Some(earlier) = self.recorded_limit {
             drop(self.record_lock_limit(earlier));
         }
         if self.has_need {
@@ -134,7 +142,7 @@ impl<'a> ProcessRights<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::ProcessHandle;
+    use cpushield_linux::{InjectedFault, ProcessHandle};
     use std::fs;
     use std::path::PathBuf;
 
@@ -233,6 +241,27 @@ mod tests {
             },
         );
         assert_eq!(machine.state(), (ordinary(), ordinary(), LIMITS.to_owned()));
+    }
+
+    #[test]
+    fn a_refused_raise_leaves_the_limit_and_the_record_of_an_earlier_one() {
+        let machine = Recorded::new("refused");
+        let store = Store::new(&machine.dir.join("state"));
+        let (host, handle) = (machine.host(), ProcessHandle::open(machine.pid).unwrap());
+        let process = HeldProcess::new(&host, handle).unwrap();
+        let mut earlier = ProcessRights::new(&host, &store, &process, "rt");
+        earlier.raise_lock_limit(MemoryLimit::Bytes(1 << 20)).unwrap();
+        let state = || (machine.state(), record::read(&host, &store).unwrap().lock_limits);
+        let before = state();
+        assert_eq!(before.1.len(), 1);
+        let refusing = machine.host().failing(InjectedFault::Refuse { at: 0, errno: 1 });
+        let mut rights = ProcessRights::new(&refusing, &store, &process, "rt");
+        assert!(rights.raise_lock_limit(MemoryLimit::Unlimited).is_err());
+        rights.take_back();
+        assert_eq!(state(), before);
+        // The process that leaves gets the limit of before the first raise.
+        earlier.take_back();
+        assert_eq!(machine.state().2, LIMITS);
     }
 
     #[test]
