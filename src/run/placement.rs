@@ -217,6 +217,8 @@ impl ShieldPlacement {
         }
         let least = load.into_iter().min_by_key(|(cpu, threads)| (*threads, *cpu));
         let chosen = least.map(|(cpu, threads)| ChosenCpu { cpu, threads });
-        chosen.ok_or_else(|| RunError::Record("the shield has no CPU".into()))
+        // All of them went offline after the check.
+        chosen
+            .ok_or_else(|| RunError::Offline { cpus: self.cpus.clone(), shield: self.name.clone() })
     }
 }

@@ -427,8 +427,7 @@ fn interrupted_plan(
 }
 
 /// Moves all programs out of a shield, the named one or the only one, and restores the kernel's
-/// threads. Call it before undo; it
-/// does nothing where nothing is on record or in the group.
+/// threads. Call it before undo. It does nothing where nothing is on record or in the group.
 ///
 /// # Errors
 /// The record cannot be read or written.
