@@ -6,6 +6,7 @@ use crate::causes::Cause;
 use crate::causes::known::KnownCulprit;
 use crate::causes::purpose::FunctionGroup;
 use crate::causes::topics::Topic;
+use crate::glob;
 use crate::registry::{ExplainPage, ExplainedEntry, RegistryEntry};
 
 impl RegistryEntry for &'static dyn Tunable {
@@ -23,6 +24,27 @@ impl ExplainedEntry for &'static dyn Tunable {
             ..ExplainPage::new("tunable", self.name(), self.summary(), self.page())
         }
     }
+}
+
+/// The tunable that reads or writes a file, by the path of the file, the end of its path, or its
+/// name as a sysctl with dots. Single words without `_` are too general: many files have them.
+#[must_use]
+pub fn of_file(name: &str) -> Option<&'static dyn Tunable> {
+    let name = name.trim();
+    if !name.contains(['_', '.', '/']) {
+        return None;
+    }
+    let as_path = name.replace('.', "/");
+    let is_it = |file: &&str| ends_with_path(file, name) || ends_with_path(file, &as_path);
+    TUNABLES.iter().copied().find(|tunable| tunable.reads().iter().any(is_it))
+}
+
+/// Whether the last names in a pattern of paths match those of a path.
+fn ends_with_path(pattern: &str, path: &str) -> bool {
+    let count = path.split('/').count();
+    let mut last: Vec<&str> = pattern.rsplit('/').take(count).collect();
+    last.reverse();
+    glob::matches_path(&last.join("/"), path)
 }
 
 impl ExplainedEntry for Cause {

@@ -36,6 +36,7 @@ mod writeback_interval;
 
 pub use boot::{BootFacts, CLOCKSOURCE_WATCHDOG, NOHZ_FULL, RCU_NOCBS};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
+pub use explained::of_file;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::remedy;
 pub use remedy_answer::RemedyAnswer;

@@ -7,11 +7,13 @@ use crate::boot::switches::switches;
 use crate::causes::Cause;
 use crate::causes::lookup::{ExplainSubject, find_subject};
 use crate::causes::topics::TOPICS;
+use crate::change::EffectTime;
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, instruments};
 use crate::load::KINDS;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry, nearest};
 use crate::report::table::{Align, fit, fold};
+use crate::tunables;
 use serde::Serialize;
 
 /// The page about the policy file; its man page is made from the same text.
@@ -33,7 +35,34 @@ pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
     let page = find_page(words).or_else(|| find_page(&words.to_lowercase()));
     let page = page.map(with_instrument_link);
     let page = page.or_else(|| find_policy_key(words)).or_else(|| find_term(words));
+    let page = page.or_else(|| find_other_name(words));
+    let page = page.or_else(|| tunables::of_file(words).map(ExplainedEntry::explain));
     page.ok_or_else(|| unknown_name(words))
+}
+
+/// Words of screens and of other programs, and the page or term that explains them.
+const OTHER_NAMES: &[(&str, &str)] = &[
+    ("holds", "verdict"),
+    ("leaks", "verdict"),
+    ("unknown", "verdict"),
+    ("isolated", "cpuset"),
+    ("cpuset.cpus.partition", "cpuset"),
+    ("default_smp_affinity", "irq-affinity"),
+    ("smp_affinity", "irq-affinity"),
+    ("smp_affinity_list", "irq-affinity"),
+    ("no_hz_full", "nohz-full"),
+    ("rcuc", "rcuc/*"),
+    ("kworker", "workqueue"),
+    ("hyperthreading", "SMT sibling"),
+    ("hyper-threading", "SMT sibling"),
+    ("cyclictest", "latency-timer"),
+];
+
+/// The page for another name of its subject, in upper or lower case.
+fn find_other_name(words: &str) -> Option<ExplainPage> {
+    let other = OTHER_NAMES.iter().find(|(other, _)| other.eq_ignore_ascii_case(words.trim()));
+    let (_, name) = other?;
+    find_page(name).or_else(|| find_term(name))
 }
 
 /// Finds the page for a name, or for a word that a table shows.
@@ -166,6 +195,7 @@ fn page_name_of(word: &str) -> &str {
     match parameter {
         "isolcpus" if value.starts_with("managed_irq") => "isolcpus-managed-irq",
         "isolcpus" if value.starts_with("nohz") => "isolcpus-nohz",
+        "isolcpus" if value.starts_with("io_queue") => "isolcpus-io-queue",
         "managed_irq" => "isolcpus-managed-irq",
         _ => with_keyword(parameter).next().map_or(word, |found| found.name),
     }
@@ -186,8 +216,9 @@ impl ExplainPage {
         if let Some(causes) = &self.removes {
             footer.push_str(&name_line("removes", causes));
         }
-        if let Some(tunables) = &self.removed_by {
-            footer.push_str(&name_line("removed by", tunables));
+        if let Some(removers) = &self.removed_by {
+            let removers: Vec<String> = removers.iter().copied().map(remover).collect();
+            footer.push_str(&name_line("removed by", &removers));
         }
         if let Some(risk) = self.risk {
             footer.push_str(&format!("risk: {}\n", risk.word()));
@@ -199,10 +230,19 @@ impl ExplainPage {
     }
 }
 
-fn name_line(title: &str, names: &[&str]) -> String {
-    match names {
+fn name_line(title: &str, names: &[impl AsRef<str>]) -> String {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    match names.as_slice() {
         [] => format!("{title}: nothing\n"),
         names => format!("{title}: {}\n", names.join(", ")),
+    }
+}
+
+/// The name of a tunable that removes a cause. One that needs a boot does not remove it now.
+fn remover(name: &str) -> String {
+    match tunables::named(name) {
+        Some(tunable) if tunable.when() == EffectTime::Boot => format!("{name} (at boot)"),
+        _ => name.to_owned(),
     }
 }
 
@@ -234,7 +274,11 @@ fn unknown_name(name: &str) -> Failure {
     let pages = pages();
     let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
     let mut failure = Failure::usage(format!("there is no page about {name:?}"));
-    if name.contains('_') {
+    let is_function = |name: &str| {
+        let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        begins && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    };
+    if name.contains('_') && is_function(name) {
         failure = failure.hint(format!(
             "if it is a kernel function, also name its cause: cpushield explain workqueue {name}"
         ));
@@ -265,6 +309,46 @@ mod tests {
     }
 
     #[test]
+    fn other_names_sysctls_and_files_lead_to_their_page() {
+        for (words, name) in OTHER_NAMES {
+            assert_eq!(explain(words).unwrap().name, *name, "{words}");
+        }
+        for (words, name) in [
+            ("Holds", "verdict"),
+            ("NO_HZ_FULL", "nohz-full"),
+            ("vm.stat_interval", "vm-stat-interval"),
+            ("stat_interval", "vm-stat-interval"),
+            ("kernel.sched_rt_runtime_us", "rt-throttling"),
+            ("sched_rt_runtime_us", "rt-throttling"),
+            ("/proc/sys/kernel/sched_rt_runtime_us", "rt-throttling"),
+            ("vm/dirty_writeback_centisecs", "writeback-interval"),
+            ("/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor", "cpu-governor"),
+            ("rps_cpus", "rps"),
+        ] {
+            assert_eq!(explain(words).unwrap().name, name, "{words}");
+        }
+        for words in ["online", "kernel.nonsense"] {
+            assert!(explain(words).is_err(), "{words}");
+        }
+    }
+
+    #[test]
+    fn only_what_may_be_a_function_gets_the_hint_about_functions() {
+        let hinted = |name| unknown_name(name).to_string().contains("kernel function");
+        assert!(hinted("my_function2"));
+        for name in ["kernel.my_setting", "/proc/my_file", "my_file.txt", "2_x", "a_b c"] {
+            assert!(!hinted(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_needs_a_boot_to_remove_a_cause_says_so() {
+        let tick = Cause::Tick.explain().text(80);
+        assert!(tick.contains("nohz-full (at boot)"), "{tick}");
+        assert!(tick.contains("fair-server,") || tick.contains("fair-server\n"), "{tick}");
+    }
+
+    #[test]
     fn a_key_of_a_policy_is_explained_with_and_without_its_table() {
         for (words, key) in [
             ("two_witnesses", "limits.two_witnesses"),
@@ -284,6 +368,7 @@ mod tests {
             ("isolcpus=3", "isolcpus-domain"),
             ("isolcpus=nohz,3", "isolcpus-nohz"),
             ("isolcpus=managed_irq,3", "isolcpus-managed-irq"),
+            ("isolcpus=io_queue,3", "isolcpus-io-queue"),
             ("managed_irq", "isolcpus-managed-irq"),
             ("nohz_full", "nohz-full"),
             ("nohz_full=3", "nohz-full"),
