@@ -138,11 +138,8 @@ impl EarlierApply {
 }
 
 fn read_present(host: &Host, path: &str) -> Result<PresentFile, BootError> {
-    match host.read_bytes(path) {
-        Ok(bytes) => Ok(Some((bytes, host.access(path)?))),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let Some(bytes) = host.read_bytes_if_present(path)? else { return Ok(None) };
+    Ok(Some((bytes, host.access(path)?)))
 }
 
 /// The loader of this machine with its menu as it was before an earlier apply: without its words.

@@ -123,22 +123,17 @@ impl EarlierInstallation {
         enabled: Enabled,
         call: &StartCommand,
     ) -> Result<EarlierInstallation, BootError> {
-        let read = |path: &str| match host.read(path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.is_absent() => Ok(None),
-            Err(error) => Err(BootError::from(error)),
-        };
         let paths = [Some(enabled.path.clone()), enabled.ban_path.clone()];
         let mut services = Vec::new();
         for (file, path) in files(enabled.init, call).into_iter().zip(paths) {
             let Some(path) = path else { continue };
-            let text = read(&path)?;
+            let text = host.read_if_present(&path)?;
             services.extend(text.map(|text| InitFile { path, text, ..file }));
         }
         let mut helpers = Vec::new();
         for path in &enabled.operator_paths {
             let (service, path) = (String::new(), path.clone());
-            let text = read(&path)?;
+            let text = host.read_if_present(&path)?;
             helpers.extend(text.map(|text| InitFile { service, path, text, mode: UNIT_MODE }));
         }
         Ok(EarlierInstallation { enabled, files: services, helpers })

@@ -123,11 +123,7 @@ fn restore_earlier_text(
     notes: &mut Vec<UndoNote>,
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
-    let now = match host.read_bytes(path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.is_absent() => None,
-        Err(error) => return Err(error.into()),
-    };
+    let now = host.read_bytes_if_present(path)?;
     let original = saved.original.as_ref().and_then(FileBytes::get);
     if now == original {
         return Ok(FileFate::AlreadySo);
@@ -213,11 +209,7 @@ fn restore_file(
     notes: &mut Vec<UndoNote>,
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
-    let now = match host.read_bytes(path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.is_absent() => None,
-        Err(error) => return Err(error.into()),
-    };
+    let now = host.read_bytes_if_present(path)?;
     let original = saved.original.as_ref().and_then(FileBytes::get);
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {

@@ -9,7 +9,7 @@ use super::boot_loader::{
     LoaderPageRow, MenuGenerator, ParameterAssignment,
 };
 use super::entry_purpose::find_purpose;
-use super::grub_environment::{self, locate, read_if_present};
+use super::grub_environment::{self, locate};
 use super::systemd_boot::is_started_by_systemd_boot;
 use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
@@ -213,7 +213,7 @@ fn read_files(host: &Host, dir: &str) -> Result<GrubFiles, BootError> {
     let menu = menu::parse(&text)
         .map_err(|error| BootError::Unparsable { path: path.clone(), why: error.to_string() })?;
     let env_path = format!("{dir}/grubenv");
-    let variables = match read_if_present(host, &env_path)? {
+    let variables = match host.read_bytes_if_present(&env_path)? {
         Some(block) => env::parse(&block)
             .map_err(|error| BootError::Unparsable { path: env_path, why: error.to_string() })?,
         None => Vec::new(),
