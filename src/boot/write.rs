@@ -16,8 +16,9 @@ use super::parameters::{ParameterOffer, named};
 use super::present_files::{PresentTexts, changed_since_plan, check_menu, read_originals};
 use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
+pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
-use super::{kexec, line, trial_unit};
+use super::{kexec, line, own_unit, trial_unit};
 use cpushield_linux::processes::process::locale_variables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
@@ -137,10 +138,13 @@ pub fn write(
             ParameterTerm::Trial => arm_trial(host, store, loader, (plan, mode), &mut journal),
             ParameterTerm::Permanent => Ok(()),
         })
-        .and_then(|()| save_journal(store, &finish(&journal, &file_plan)));
+        .and_then(|()| {
+            let complete = finish(&journal, &file_plan);
+            save_journal(store, &complete)?;
+            Ok(complete)
+        });
     match result {
-        Ok(()) => {
-            let journal = finish(&journal, &file_plan);
+        Ok(journal) => {
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, (files, earlier.as_ref()))
         }
@@ -196,10 +200,10 @@ fn take_back(
 
 /// Adds the units of a trial to the files that are written.
 fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
-    let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.is_trial()) else { return };
+    let Some(program) = mode.program.as_ref().filter(|_| mode.is_trial()) else { return };
     let locale = locale_variables();
-    for (unit, text) in trial_unit::texts(program, state, mode.until, words, &locale) {
-        let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
+    for (unit, text) in trial_unit::texts(program, mode.until, words, &locale) {
+        let (path, bytes) = (own_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
     }
 }
@@ -333,7 +337,7 @@ fn arm_trial(
     let Some(entry) = found.entries.iter().find(is_new).and_then(|it| it.id.clone()) else {
         return Err(BootError::wrong("the boot menu has no entry of cpushield".to_owned(), None));
     };
-    let unit = mode.unit.is_some();
+    let unit = mode.program.is_some();
     let keep_default = mode.keeps_default();
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
@@ -342,12 +346,12 @@ fn arm_trial(
         .filter(|_| mode.start == EntryStart::BootLoader)
         .map(str::to_owned);
     let entry_name = entry.clone();
-    let until = mode.until.filter(|_| unit);
+    let until = mode.deadline();
     let trial = TrialBoot { entry: entry_name, unit, keep_default, proves, reboot, until, failed };
     journal.trial = Some(trial);
     save_journal(store, journal)?;
     for unit in trial_unit::UNITS.into_iter().filter(|_| unit) {
-        if journal.files.iter().any(|saved| saved.path == trial_unit::path(unit)) {
+        if journal.files.iter().any(|saved| saved.path == own_unit::path(unit)) {
             host.systemctl(&["enable", unit])?;
         }
     }

@@ -143,8 +143,8 @@ pub fn write_boot(
     }
     ui.status("writing boot files …");
     let (mode, is_trial) = (write_mode(work, order), order.term == ParameterTerm::Trial);
-    if let Some((program, _)) = mode.unit.as_ref().filter(|_| is_trial) {
-        warn_of_other_users(work, RootFile::Program(program), "the trial boot");
+    if let Some(run) = mode.program.as_ref().filter(|_| is_trial) {
+        warn_of_other_users(work, RootFile::Program(&run.program), "the trial boot");
     }
     Ok(write::write(host, store, plan, &mode)?)
 }
@@ -161,12 +161,12 @@ fn cannot_fall_back(goal: TrialGoal) -> Failure {
 fn write_mode(work: &WorkContext<'_>, order: &BootOrder) -> write::WriteMode {
     let WorkContext { host, state_dir, .. } = work;
     let program = host.read_link("/proc/self/exe").ok().filter(|_| host.has_systemd());
-    let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
+    let state_dir = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
     write::WriteMode {
         default_entry: order.default_entry,
         term: order.term,
         start: order.start,
-        unit: program.map(|program| (program, state)),
+        program: program.map(|program| write::TrialProgram { program, state_dir }),
         until: order.deadline(host),
     }
 }
