@@ -95,7 +95,7 @@ pub fn write(
     check_applies(plan)?;
     let words = words(plan);
     let _lock = store.lock()?;
-    let earlier = match read_journal(store)? {
+    let mut earlier = match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if is_written(&journal, plan, mode) => {
             return summarize(host, loader, journal, (Vec::new(), None));
@@ -117,7 +117,8 @@ pub fn write(
     if plan_files(host, loader, plan, mode, earlier.as_ref())? != file_plan {
         return Err(changed_since_plan("the boot menu"));
     }
-    if let Some(earlier) = &earlier {
+    if let Some(earlier) = &mut earlier {
+        earlier.read_planned(host, &file_plan)?;
         files = match mode.term {
             ParameterTerm::Trial => present.keep_earlier_entries(loader, files),
             ParameterTerm::Permanent => earlier.merge_files(files),
@@ -191,7 +192,7 @@ fn take_back(
     }
     let restored = match (&journal.earlier, earlier) {
         (Some(kept), _) => restore_earlier(host, store, journal, kept).map(drop),
-        (None, Some(earlier)) => earlier.put_back(host, store),
+        (None, Some(earlier)) => earlier.put_back(host, store, journal),
         (None, None) => restore_all(host, store, journal).map(drop),
     };
     let failures = [disarmed, restored].into_iter().filter_map(Result::err);
@@ -406,10 +407,10 @@ pub(super) fn write_files(
         if host.read_bytes(path)? != generated {
             return Err(BootError::wrong(format!("{path} does not read back as written"), None));
         }
-        saved.left = Some(FileBytes::new(&generated));
     }
     let Some(found) = loader.find(host)? else {
         return Err(BootError::wrong("the boot menu no longer exists".to_owned(), None));
+        saved.left = Some(FileBytes::new(&generated));
     };
     for version in &journal.kernels {
         if found.entry_with(version, &journal.words).is_none() {

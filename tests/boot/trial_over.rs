@@ -304,6 +304,37 @@ fn the_end_of_a_trial_over_written_words_killed_at_any_write_is_finished_later()
     }
 }
 
+/// Only the trial writes the entry of that kernel, which existed before.
+#[test]
+fn the_entry_of_a_kernel_that_only_the_trial_has_chosen_survives_a_killed_end() {
+    let [_, real_time, ..] = &LOADERS;
+    let all = OnceLoader { kernels: Some("*"), ..*real_time };
+    let make = || {
+        let machine = (all.make)();
+        machine.install("6.9.1", false);
+        real_time.apply(&machine, "2-3", DefaultEntry::Ours);
+        machine
+    };
+    let first = boot_files(&make());
+    let mut undone = 0;
+    for at in 0.. {
+        let machine = make();
+        all.arm(&machine, &(all.host)(&machine)).unwrap();
+        all.boot(&machine, "b2\n", SECOND);
+        let killed = (all.host)(&machine).failing(InjectedFault::Stop { at });
+        if trial::conclude(&killed, &machine.store(), &[]).is_ok() {
+            break;
+        }
+        // The next boot does not have the words of the trial.
+        all.boot(&machine, "b3\n", FIRST);
+        if conclude(&all, &machine).is_ok_and(|end| end == SettledAs::TakenBack) {
+            assert_eq!(first, boot_files(&machine), "killed at write {at}");
+            undone += 1;
+        }
+    }
+    assert!(undone > 1, "{undone}");
+}
+
 #[test]
 fn a_trial_of_a_part_of_the_written_words_is_refused() {
     let [grub, ..] = &LOADERS;
