@@ -163,11 +163,15 @@ pub fn write(
 }
 
 /// Whether the parameters of a plan are written already, with the same default entry. A trial of
-/// parameters that are permanent already leaves the default as it is. Parameters whose trial is
+/// parameters that are permanent already leaves the default as it is. A pending trial is another
+/// one if it ends with another default entry or has another deadline. Parameters whose trial is
 /// pending are not permanent.
 fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool {
     let same_term = match (mode.term, &journal.trial) {
-        (ParameterTerm::Trial, _) => true,
+        (ParameterTerm::Trial, None) => true,
+        (ParameterTerm::Trial, Some(trial)) => {
+            trial.keep_default == mode.keeps_default() && trial.until == mode.deadline()
+        }
         (ParameterTerm::Permanent, Some(_)) => false,
         (ParameterTerm::Permanent, None) => journal.keep_default == Some(mode.keeps_default()),
     };
