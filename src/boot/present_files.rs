@@ -13,12 +13,19 @@ use std::collections::BTreeMap;
 /// block fails in unpredictable ways.
 const SPARE: u64 = 256 << 10;
 
-/// Reads every file that will be written, and checks that all of them can be.
+/// Reads every file that will be written, and checks that all of them can be, and that every file
+/// that will be removed is one of cpushield.
 pub(super) fn read_originals(
     host: &Host,
     loader: &dyn BootLoader,
     file_plan: &BootFilePlan,
 ) -> Result<Vec<SavedFile>, BootError> {
+    for path in &file_plan.removed {
+        let present = host.read_bytes_if_present(path)?;
+        if present.is_some_and(|bytes| !loader.is_ours(path, &bytes)) {
+            return Err(BootError::Foreign { path: path.clone() });
+        }
+    }
     let mut files = Vec::new();
     let edits = file_plan.edits.iter().map(|edit| (&edit.path, Some(edit)));
     for (path, edit) in edits.chain(file_plan.generated.iter().map(|path| (path, None))) {
@@ -91,7 +98,7 @@ pub(super) fn changed_since_plan(what: &str) -> BootError {
     BootError::wrong(why, Some("check the change, then try again"))
 }
 
-/// The files that are written, as they are before.
+/// The files that are written or removed, as they are before.
 pub(super) struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
 
 impl PresentTexts {

@@ -393,6 +393,7 @@ pub(super) fn write_files(
         host.erase_file(path)?;
     }
     for path in &file_plan.generated {
+        present.check(host, path)?;
         let Some(generator) = loader.generator() else {
             return Err(BootError::wrong(format!("no program generates {path}"), None));
         };

@@ -6,7 +6,7 @@
 
 use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    LoaderPageRow, MenuGenerator, ParameterAssignment,
+    LoaderPageRow, MenuGenerator, ParameterAssignment, find_own,
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
@@ -100,8 +100,8 @@ impl BootLoader for GrubLoader {
         };
         let bytes = generator::script(assignment.rule, assignment.words, name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
-        let others = others.iter().filter(|path| host.exists(path));
-        let removed = others.map(|path| (*path).to_owned()).collect();
+        let others = others.iter().map(|path| (*path).to_owned());
+        let removed = find_own(host, self, others)?;
         let edits = vec![FileEdit { path: path.to_owned(), bytes, mode: 0o755 }];
         Ok(BootFilePlan { edits, removed, generated })
     }
