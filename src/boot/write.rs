@@ -48,6 +48,9 @@ pub fn preview(
     }
     let loader = find_loader(plan)?;
     let earlier = match read_journal(store)? {
+        Some(journal) if journal.trial.is_some() => {
+            return Err(BootError::TrialPending { words: journal.words });
+        }
         Some(journal) => Some(EarlierApply::read(host, loader, journal)?),
         None => None,
     };
@@ -390,10 +393,10 @@ pub(super) fn write_files(
         host.replace_file(&edit.path, &edit.bytes, attributes)?;
     }
     for path in &file_plan.removed {
+        present.check(host, path)?;
         host.erase_file(path)?;
     }
     for path in &file_plan.generated {
-        present.check(host, path)?;
         let Some(generator) = loader.generator() else {
             return Err(BootError::wrong(format!("no program generates {path}"), None));
         };
@@ -408,6 +411,7 @@ pub(super) fn write_files(
         let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
         check_other_entries(path, &original, &rest)?;
         present.check(host, path)?;
+        saved.left = Some(FileBytes::new(&generated));
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
             return Err(BootError::wrong(format!("{path} does not read back as written"), None));
@@ -415,7 +419,6 @@ pub(super) fn write_files(
     }
     let Some(found) = loader.find(host)? else {
         return Err(BootError::wrong("the boot menu no longer exists".to_owned(), None));
-        saved.left = Some(FileBytes::new(&generated));
     };
     for version in &journal.kernels {
         if found.entry_with(version, &journal.words).is_none() {

@@ -386,6 +386,8 @@ fn a_pending_trial_is_neither_replaced_nor_made_permanent() {
             let error = write::write(&host, &machine.store(), &plan, &mode).unwrap_err();
             assert!(matches!(error, BootError::TrialPending { .. }), "{}: {error}", loader.name);
             assert_eq!(between, machine.files());
+            let error = write::preview(&host, &machine.store(), &plan, &mode).unwrap_err();
+            assert!(matches!(error, BootError::TrialPending { .. }), "{}: {error}", loader.name);
         }
     }
 }
