@@ -13,6 +13,7 @@ use crate::latency::{LatencyMeasurement, ThreadSpec};
 use crate::load::requested_words;
 use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
+use crate::quote::quote_names;
 use crate::report::table;
 use crate::survey::Machine;
 use cpushield_linux::{CpuSet, SchedPolicy, UserFiles};
@@ -107,7 +108,7 @@ impl MeasuredEnd {
         };
         let labels: BTreeSet<&str> = bundle.documents.iter().map(|it| it.label.as_str()).collect();
         let hint = || {
-            let labels = labels.iter().copied().collect::<Vec<_>>().join(", ");
+            let labels = quote_names(&labels.iter().copied().collect::<Vec<_>>());
             format!("name one: LABEL={file}; labels: {labels}")
         };
         if let Some(label) = label.filter(|label| !labels.contains(label)) {
@@ -226,7 +227,7 @@ impl MeasuredEnd {
                 Some(name) => format!("{file} has no row {name:?}"),
                 None => format!("{file} has several rows"),
             };
-            let hint = format!("name one: ROW={file}; rows: {}", rows.join(", "));
+            let hint = format!("name one: ROW={file}; rows: {}", quote_names(&rows));
             return Err(Failure::usage(message).hint(hint));
         };
         let setup = &experiment.setup;
@@ -364,7 +365,7 @@ mod tests {
         assert_eq!(end.measurement.unwrap().span_ns, 7);
         let error = MeasuredEnd::parse(&text, None, "a.json").unwrap_err();
         assert_eq!(error.message, "a.json has several rows");
-        assert_eq!(error.hints, ["name one: ROW=a.json; rows: base, nohz"]);
+        assert_eq!(error.hints, ["name one: ROW=a.json; rows: \"base\", \"nohz\""]);
         let error = MeasuredEnd::parse(&text, Some("nohlt"), "a.json").unwrap_err();
         assert_eq!(error.message, "a.json has no row \"nohlt\"");
     }
@@ -444,10 +445,10 @@ mod tests {
         assert_eq!(MeasuredEnd::parse(&bundle, Some("b"), "r").unwrap().shielded, Some(false));
         let error = MeasuredEnd::parse(&bundle, None, "r").unwrap_err();
         assert_eq!(error.message, "r has several measurements");
-        assert_eq!(error.hints, ["name one: LABEL=r; labels: a, b"]);
+        assert_eq!(error.hints, ["name one: LABEL=r; labels: \"a\", \"b\""]);
         let error = MeasuredEnd::parse(&bundle, Some("c"), "r").unwrap_err();
         assert_eq!(error.message, "r has no document \"c\"");
-        assert_eq!(error.hints, ["name one: LABEL=r; labels: a, b"]);
+        assert_eq!(error.hints, ["name one: LABEL=r; labels: \"a\", \"b\""]);
         assert!(MeasuredEnd::parse("{}", None, "r").is_err());
     }
 }
