@@ -407,11 +407,23 @@ impl From<crate::boot::BootError> for Failure {
             }
             BootError::Wrong { hint: Some(hint), .. } => Failure::machine(message).hint(hint),
             BootError::Killed => Failure::new(FailureKind::Bug, message),
+            BootError::Journal { path, .. } => invalid_boot_journal(message, &path),
             BootError::Unparsable { .. }
             | BootError::ByHand { .. }
             | BootError::Wrong { .. }
-            | BootError::Journal { .. }
             | BootError::NoRoom { .. } => Failure::machine(message),
         }
+    }
+}
+
+/// Without the journal of `enable`, only the files themselves show what it has written.
+fn invalid_boot_journal(message: String, path: &str) -> Failure {
+    let failure = Failure::machine(message);
+    match path.ends_with(crate::boot::early::JOURNAL) {
+        true => failure.hint(
+            "remove the files that contain `Made by cpushield` from /etc/systemd/system and \
+             /etc/init.d, then this file",
+        ),
+        false => failure,
     }
 }

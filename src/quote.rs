@@ -1,4 +1,5 @@
-//! Quotes words for the languages in which cpushield writes commands: one function for each. Pure.
+//! Quotes words for the languages in which cpushield writes commands, and names for its texts: one
+//! function for each. Pure.
 
 /// Quotes a word for a shell if it needs quotes.
 #[must_use]
@@ -16,6 +17,12 @@ pub fn quote_for_shell(word: &str) -> String {
 pub fn quote_for_unit(word: &str) -> String {
     let word = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{}\"", word.replace('$', "$$"))
+}
+
+/// Quotes names for a sentence, with a comma between two of them. A name may have commas itself.
+#[must_use]
+pub fn quote_names(names: &[&str]) -> String {
+    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

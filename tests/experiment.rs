@@ -1,6 +1,8 @@
 //! An experiment on a simulated machine: after a kill or a power failure before or after every
 //! action, and at every write to the disk, it reaches the same end.
 
+#[path = "support/empty_latency.rs"]
+mod empty_latency;
 #[path = "support/simulated_experiment.rs"]
 mod simulated_experiment;
 
@@ -12,11 +14,9 @@ use cpushield::experiment::{
     RebootPermission, RowBoot, RowCpus, Schedule, UnmeasuredReason, make_schedule, run_remaining,
     stop,
 };
-use cpushield::latency::{
-    LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
-};
-use cpushield::policy::LatencyLimits;
+use cpushield::latency::LatencyMeasurement;
 use cpushield_linux::CpuSet;
+use empty_latency::latency;
 use simulated_experiment::{Dead, ScratchStore};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +60,9 @@ struct World {
     unit: bool,
     shield: bool,
     reboots: u32,
+    /// How often the next reboot is refused, after this number of reboots.
+    refusals: u32,
+    refuses_after: u32,
     /// Parameters with which it hangs, and parameters that the loader does not pass.
     hangs: Option<String>,
     ignored: Option<String>,
@@ -158,6 +161,10 @@ impl ExperimentMachine for Sim<'_> {
     }
 
     fn reboot(&mut self) -> Result<(), Dead> {
+        if self.world.refusals > 0 && self.world.reboots >= self.world.refuses_after {
+            self.world.refusals -= 1;
+            return Err(Dead::Cut);
+        }
         self.act(|world| {
             world.reboots += 1;
             world.power_on();
@@ -178,30 +185,6 @@ impl ExperimentMachine for Sim<'_> {
         self.world.seen_in.push((step.boot, self.world.boot));
         self.act(|world| world.shield = false)?;
         Ok(latency())
-    }
-}
-
-fn latency() -> LatencyMeasurement {
-    LatencyMeasurement {
-        schema: SCHEMA,
-        instrument: "timer".to_owned(),
-        asked_ns: 1,
-        span_ns: 1,
-        warmup_ns: 0,
-        stopped: false,
-        unfinished: false,
-        began_s: 1,
-        began_ns: 1,
-        parts: Vec::new(),
-        series: Vec::new(),
-        loads: Vec::new(),
-        limits: LatencyLimits::default(),
-        gates: Vec::new(),
-        isolation: MeasuredIsolation::default(),
-        tracing: TraceUse::default(),
-        setting: MeasuredSetting::default(),
-        doubts: Vec::new(),
-        notes: Vec::new(),
     }
 }
 
@@ -411,6 +394,29 @@ fn a_row_that_crashes_the_machine_is_given_up() {
     let went_down = UnmeasuredReason::WentDownAfterBoot { times: 2 };
     assert!(lost.values().all(|why| *why == went_down), "{lost:?}");
     is_as_it_was(&world, &schedule).unwrap();
+}
+
+#[test]
+fn a_reboot_that_the_machine_refuses_is_no_try() {
+    let scratch = ScratchStore::new("experiment-refused");
+    let store = scratch.store();
+    let reboots = u32::try_from(begin(&store).reboots()).unwrap();
+    // The last one is the way back to the original boot.
+    for refuses_after in 0..reboots {
+        let schedule = begin(&store);
+        let mut world = World { refusals: 3, refuses_after, ..World::default() };
+        for _ in 0..3 {
+            let mut journal = store.load().unwrap().unwrap();
+            let mut sim = Sim { world: &mut world, left: None, stop: None };
+            while run_remaining(&mut sim, &store, &mut journal, &schedule).is_ok() {}
+        }
+        assert_eq!(world.refusals, 0);
+        let (ended, journal) = to_the_end(&mut world, &store, &schedule);
+        assert_eq!(ended, ExperimentEnd::Finished, "{refuses_after}");
+        assert_eq!(missing(&journal), BTreeMap::new(), "{refuses_after}");
+        assert_eq!(world.reboots, reboots);
+        is_as_it_was(&world, &schedule).unwrap();
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! replaces the menu's entries by its command line. Pure except for the
 //! loaders' traces, which [`loaders::manual_steps`] looks for.
 
-use super::document::{LintFinding, WantedParameter};
+use super::document::{BootWarning, LintFinding, WantedParameter};
 use super::line::{self, ParameterConflict};
 use super::lint::LintTarget;
 use super::loaders;
@@ -26,20 +26,21 @@ pub(super) fn present_value(line: &str, word: &str, last: Option<usize>) -> Opti
     }
 }
 
-/// The steps that add the parameters to a command line, `now`. `plan_words` plans the words of
-/// another kernel that a menu lists.
+/// The steps that add the parameters to a command line, `now`, and remove the words that a warning
+/// is about. `plan_words` plans the words of another kernel that a menu lists.
 pub(super) fn steps(
     host: &Host,
     now: Option<&str>,
     arch: Option<&str>,
-    parameters: &[WantedParameter],
+    (parameters, warnings): (&[WantedParameter], &[BootWarning]),
     plan_words: Option<&WordsOfKernel<'_>>,
 ) -> Vec<String> {
     let now = now.unwrap_or_default();
     let all: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let listed = menu_lst::steps(host, &all, plan_words);
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
-    if todo.is_empty() && !parameters.is_empty() && listed.is_none() {
+    let removed = words_to_remove(now, warnings);
+    if todo.is_empty() && !parameters.is_empty() && listed.is_none() && removed.is_empty() {
         return vec![
             "the running kernel was booted with all parameters: there is nothing to add".into(),
         ];
@@ -48,9 +49,9 @@ pub(super) fn steps(
     let replaced: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
     let mut lines: Vec<String> = conflicts(host, now, arch, &words);
     if let Some((name, steps)) = loaders::manual_steps(host, &words) {
-        if !replaced.is_empty() {
-            let replaced = replaced.join(" ");
-            lines.push(format!("first remove from the kernel command line: {replaced}"));
+        let old: Vec<&str> = replaced.iter().chain(&removed).copied().collect();
+        if !old.is_empty() {
+            lines.push(format!("first remove from the kernel command line: {}", old.join(" ")));
         }
         lines.push(format!("this machine has {name}:"));
         lines.extend(listed.unwrap_or(steps));
@@ -67,6 +68,13 @@ pub(super) fn steps(
             }
         }
     }
+    if !removed.is_empty() {
+        lines.push(
+            "remove these words from the kernel command line in your boot loader's configuration:"
+                .to_owned(),
+        );
+        lines.push(format!("    {}", removed.join(" ")));
+    }
     let new: Vec<&str> =
         todo.iter().filter(|it| it.instead.is_none()).map(|it| it.word.as_str()).collect();
     if !new.is_empty() {
@@ -78,6 +86,14 @@ pub(super) fn steps(
     }
     lines.push(CHECK.to_owned());
     lines
+}
+
+/// The words of a command line that a warning advises to remove.
+fn words_to_remove<'a>(now: &'a str, warnings: &[BootWarning]) -> Vec<&'a str> {
+    let is_isolcpus =
+        |it: &BootWarning| matches!(it, BootWarning::IsolcpusPresent { version: None, .. });
+    let words = now.split_whitespace().filter(|_| warnings.iter().any(is_isolcpus));
+    words.filter(|word| line::isolated_domain(word).is_some()).collect()
 }
 
 /// Conflicts to resolve first, except other values of the same parameters.

@@ -22,7 +22,7 @@ pub(super) struct EarlierApply {
     journal: BootJournal,
     /// The files before the earlier apply.
     pub(super) texts: EarlierTexts,
-    /// The same files as they are now.
+    /// The same files as they are now, and those that only the later apply writes or removes.
     present: BTreeMap<String, PresentFile>,
 }
 
@@ -49,6 +49,25 @@ impl EarlierApply {
             texts.insert(path, Some(bytes));
         }
         Ok(EarlierApply { journal, texts, present })
+    }
+
+    /// Reads the other files that the later apply writes or removes, before its first write.
+    /// Without them, [`EarlierApply::put_back`] would leave what it has written there.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(super) fn read_planned(
+        &mut self,
+        host: &Host,
+        file_plan: &BootFilePlan,
+    ) -> Result<(), BootError> {
+        let edits = file_plan.edits.iter().map(|edit| &edit.path);
+        for path in edits.chain(&file_plan.generated).chain(&file_plan.removed) {
+            if !self.present.contains_key(path) {
+                self.present.insert(path.clone(), read_present(host, path)?);
+            }
+        }
+        Ok(())
     }
 
     /// Adds the files of the earlier apply that a plan does not mention: they get back the text
@@ -119,13 +138,27 @@ impl EarlierApply {
         self.journal.history.clone()
     }
 
-    /// Restores what the earlier apply wrote, with its journal.
+    /// Restores every file that the later apply has changed, with the journal of the earlier one. A
+    /// file that another program has changed stays as it is.
     ///
     /// # Errors
-    /// A file cannot be written.
-    pub(super) fn put_back(&self, host: &Host, store: &Store) -> Result<(), BootError> {
+    /// A file cannot be written, or another program has changed one.
+    pub(super) fn put_back(
+        &self,
+        host: &Host,
+        store: &Store,
+        later: &BootJournal,
+    ) -> Result<(), BootError> {
+        let mut foreign = Vec::new();
         for (path, present) in &self.present {
-            if read_present(host, path)? == *present {
+            let now = read_present(host, path)?;
+            if now == *present {
+                continue;
+            }
+            let saved = later.files.iter().find(|saved| saved.path == *path);
+            let left = saved.and_then(|saved| saved.left.as_ref()).and_then(FileBytes::get);
+            if now.is_some_and(|(bytes, _)| Some(bytes) != left) {
+                foreign.push(path.as_str());
                 continue;
             }
             match present {
@@ -133,16 +166,21 @@ impl EarlierApply {
                 None => host.erase_file(path)?,
             }
         }
-        save_journal(store, &self.journal)
+        save_journal(store, &self.journal)?;
+        match foreign.is_empty() {
+            true => Ok(()),
+            false => {
+                let paths = foreign.join(", ");
+                let why = format!("another process changed {paths}, which stays as it is");
+                Err(BootError::wrong(why, None))
+            }
+        }
     }
 }
 
 fn read_present(host: &Host, path: &str) -> Result<PresentFile, BootError> {
-    match host.read_bytes(path) {
-        Ok(bytes) => Ok(Some((bytes, host.access(path)?))),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    let Some(bytes) = host.read_bytes_if_present(path)? else { return Ok(None) };
+    Ok(Some((bytes, host.access(path)?)))
 }
 
 /// The loader of this machine with its menu as it was before an earlier apply: without its words.

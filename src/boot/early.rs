@@ -49,8 +49,9 @@ pub fn installed(store: &Store) -> Result<Option<Enabled>, BootError> {
 /// Makes the machine run this command at each boot.
 ///
 /// # Errors
-/// The init system is unknown, a file of the same name is not ours, or a step fails. Then all
-/// is as before, an earlier installation included.
+/// The init system is unknown, a file of the same name is not ours, the journal of an earlier
+/// installation is invalid, or a step fails. Then all is as before, an earlier installation
+/// included.
 pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enabled, BootError> {
     let _lock = store.lock()?;
     let Some(init) = detect_init(host) else {
@@ -69,9 +70,10 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     for file in files.iter().chain(&for_operators) {
         check_not_foreign(host, &file.path)?;
     }
-    let earlier = match installed(store) {
-        Ok(Some(enabled)) => Some(EarlierInstallation::read(host, enabled, call)?),
-        Ok(None) | Err(_) => None,
+    // Only the journal names the sockets for operators, so a damaged one is an error.
+    let earlier = match installed(store)? {
+        Some(enabled) => Some(EarlierInstallation::read(host, enabled, call)?),
+        None => None,
     };
     let [path, ban_path] = files.each_ref().map(|file| file.path.clone());
     let operator_paths: Vec<String> = for_operators.iter().map(|file| file.path.clone()).collect();
@@ -123,22 +125,17 @@ impl EarlierInstallation {
         enabled: Enabled,
         call: &StartCommand,
     ) -> Result<EarlierInstallation, BootError> {
-        let read = |path: &str| match host.read(path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.is_absent() => Ok(None),
-            Err(error) => Err(BootError::from(error)),
-        };
         let paths = [Some(enabled.path.clone()), enabled.ban_path.clone()];
         let mut services = Vec::new();
         for (file, path) in files(enabled.init, call).into_iter().zip(paths) {
             let Some(path) = path else { continue };
-            let text = read(&path)?;
+            let text = host.read_if_present(&path)?;
             services.extend(text.map(|text| InitFile { path, text, ..file }));
         }
         let mut helpers = Vec::new();
         for path in &enabled.operator_paths {
             let (service, path) = (String::new(), path.clone());
-            let text = read(&path)?;
+            let text = host.read_if_present(&path)?;
             helpers.extend(text.map(|text| InitFile { service, path, text, mode: UNIT_MODE }));
         }
         Ok(EarlierInstallation { enabled, files: services, helpers })
@@ -245,8 +242,8 @@ pub fn remove(
     store: &Store,
     running: RunningUnit,
 ) -> Result<Option<Enabled>, BootError> {
-    let Some(enabled) = installed(store)? else { return Ok(None) };
     let _lock = store.lock()?;
+    let Some(enabled) = installed(store)? else { return Ok(None) };
     uninstall(host, store, &enabled, running)?;
     Ok(Some(enabled))
 }

@@ -23,8 +23,9 @@
 //! 4. `lint/` (pure) finds what is wrong with the running kernel's command line or a planned one,
 //!    and `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that
 //!    other programs have set.
-//! 5. `init_files.rs` has the units and scripts of `enable`, `trial_unit.rs` those of a trial, and
-//!    `reachability.rs` tells whether a user can log in.
+//! 5. `init_files.rs` has the units and scripts of `enable`, `trial_unit.rs` the units of a trial.
+//!    `own_unit.rs` removes units of a trial or an experiment, and `reachability.rs` tells whether
+//!    a user can log in.
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
 //!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
 //!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
@@ -52,6 +53,7 @@ pub mod line;
 pub mod lint;
 pub mod loaders;
 mod menu_lst;
+pub mod own_unit;
 pub mod parameter_effect;
 pub mod parameters;
 mod permanent;

@@ -1,5 +1,6 @@
 //! What the running kernel shows for a word of its command line, and whether that word is in force.
 
+use super::document::WantedParameter;
 use super::running_kernel::{offloaded_cpus, possible_cpus};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host};
@@ -47,6 +48,13 @@ impl ParameterEffect {
 
     fn new(name: &str, found: &str, in_force: Option<bool>) -> ParameterEffect {
         ParameterEffect { shows: Some(format!("{name}: {found}")), in_force }
+    }
+}
+
+/// Reads whether the words that the running kernel was booted with are in force.
+pub(super) fn read_effects(host: &Host, parameters: &mut [WantedParameter]) {
+    for wanted in parameters.iter_mut().filter(|it| it.booted) {
+        wanted.in_force = ParameterEffect::read(host, &wanted.word).in_force;
     }
 }
 

@@ -71,7 +71,7 @@ fn replace_earlier(
     (loader, position, earlier): (&dyn BootLoader, EntryPosition, EarlierJournal),
 ) -> Result<Vec<String>, BootError> {
     restore_earlier_texts(host, loader, &journal, earlier.state)?;
-    let applied = EarlierApply::read(host, loader, (*earlier.journal).clone())?;
+    let mut applied = EarlierApply::read(host, loader, (*earlier.journal).clone())?;
     let mut file_plan = {
         let (kernels, words, rule) = (&journal.kernels, &journal.words, &journal.rule);
         let earlier = &applied.texts;
@@ -79,6 +79,7 @@ fn replace_earlier(
         loader.plan_files(host, &assignment)?
     };
     applied.add_leftovers(loader, &mut file_plan);
+    applied.read_planned(host, &file_plan)?;
     let present = PresentTexts::read(host, &file_plan)?;
     let units = journal.files.iter().filter(|saved| trial_unit::is_unit(&saved.path));
     let units: Vec<_> = units.cloned().collect();

@@ -14,6 +14,7 @@ use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
 use super::menu_lst::WordsOfKernel;
+use super::parameter_effect;
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
@@ -64,7 +65,10 @@ pub fn plan(
         select_words(host, machine, request, &planned)?;
     why.extend(why_kernels);
     selection.compare_with_lines(&planned, machine);
-    warnings.extend(warnings::planned_domain(&selection.wanted, &planned.versions(machine)));
+    why.extend(selection.left_out_sibling(machine, origin, &target.cpus));
+    let versions = planned.versions(machine);
+    warnings.extend(warnings::inapplicable_requests(&request.shield, &selection.skipped));
+    warnings.extend(warnings::planned_domain(&selection.wanted, &versions, origin));
     warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
     let proves = trial_cpus(&target, origin);
     let ParameterTarget { cpus, rest } = target;
@@ -151,7 +155,8 @@ impl PlanDraft {
         plan_words: Option<&WordsOfKernel<'_>>,
     ) -> Result<BootPlan, BootError> {
         let PlanDraft { selection, cpus, housekeeping, proves, why, warnings } = self;
-        let ParameterSelection { chosen, wanted: parameters, skipped } = selection;
+        let ParameterSelection { chosen, wanted: mut parameters, skipped } = selection;
+        parameter_effect::read_effects(host, &mut parameters);
         let (targets, arch) = (kernels.targets(), kernels.arch);
         let none = FoundLoader::default();
         let planned = LinesToCheck {
@@ -174,7 +179,7 @@ impl PlanDraft {
             Some(_) => Vec::new(),
             None => {
                 let now = machine.kernel.cmdline.as_deref();
-                by_hand::steps(host, now, arch, &parameters, plan_words)
+                by_hand::steps(host, now, arch, (&parameters, &all_warnings), plan_words)
             }
         };
         let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
@@ -254,10 +259,12 @@ pub fn for_words(
             reason: "requested as a word".to_owned(),
             substitute: None,
             booted: line::has_on(&booted, word, last),
+            in_force: None,
             instead: by_hand::present_value(&booted, word, last),
             already: target.is_some_and(|entry| line::has_on(&entry.args, word, last)),
         });
     }
+    parameter_effect::read_effects(host, &mut parameters);
     let (arch, possible, online) = (arch.as_deref(), &possible, &online);
     let planned = LinesToCheck { host, parameters: &parameters, arch, possible, online };
     let faults = match menu {
@@ -291,7 +298,7 @@ pub fn for_words(
         foreign: foreign_words::find(host),
         instructions: match menu {
             Some(_) => Vec::new(),
-            None => by_hand::steps(host, Some(&booted), arch, &parameters, None),
+            None => by_hand::steps(host, Some(&booted), arch, (&parameters, &[]), None),
         },
         kernels: kernel.into_iter().collect(),
         parameters,

@@ -13,22 +13,26 @@ use std::collections::BTreeMap;
 /// block fails in unpredictable ways.
 const SPARE: u64 = 256 << 10;
 
-/// Reads every file that will be written, and checks that all of them can be.
+/// Reads every file that will be written, and checks that all of them can be, and that every file
+/// that will be removed is one of cpushield.
 pub(super) fn read_originals(
     host: &Host,
     loader: &dyn BootLoader,
     file_plan: &BootFilePlan,
 ) -> Result<Vec<SavedFile>, BootError> {
+    for path in &file_plan.removed {
+        let present = host.read_bytes_if_present(path)?;
+        if present.is_some_and(|bytes| !loader.is_ours(path, &bytes)) {
+            return Err(BootError::Foreign { path: path.clone() });
+        }
+    }
     let mut files = Vec::new();
     let edits = file_plan.edits.iter().map(|edit| (&edit.path, Some(edit)));
     for (path, edit) in edits.chain(file_plan.generated.iter().map(|path| (path, None))) {
-        let (original, access) = match host.read_bytes(path) {
-            Ok(bytes) => (Some(bytes), host.access(path)?),
-            Err(error) if error.is_absent() => {
-                let mode = edit.map_or(0o644, |edit| edit.mode);
-                (None, FileAttributes { mode, owner: None })
-            }
-            Err(error) => return Err(error.into()),
+        let original = host.read_bytes_if_present(path)?;
+        let access = match original {
+            Some(_) => host.access(path)?,
+            None => FileAttributes { mode: edit.map_or(0o644, |edit| edit.mode), owner: None },
         };
         // The leftover of an apply whose journal is lost is no original.
         let original = match (original, edit) {
@@ -94,15 +98,15 @@ pub(super) fn changed_since_plan(what: &str) -> BootError {
     BootError::wrong(why, Some("check the change, then try again"))
 }
 
-/// The files that are written, as they are before.
+/// The files that are written or removed, as they are before.
 pub(super) struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
 
 impl PresentTexts {
     pub(super) fn read(host: &Host, file_plan: &BootFilePlan) -> Result<PresentTexts, BootError> {
         let edits = file_plan.edits.iter().map(|edit| &edit.path);
         let mut texts = BTreeMap::new();
-        for path in edits.chain(&file_plan.generated) {
-            texts.insert(path.clone(), read_text(host, path)?);
+        for path in edits.chain(&file_plan.generated).chain(&file_plan.removed) {
+            texts.insert(path.clone(), host.read_bytes_if_present(path)?);
         }
         Ok(PresentTexts(texts))
     }
@@ -123,17 +127,10 @@ impl PresentTexts {
     /// Checks that no other process has changed the file since.
     pub(super) fn check(&self, host: &Host, path: &str) -> Result<(), BootError> {
         match self.0.get(path) {
-            Some(text) if *text != read_text(host, path)? => Err(changed_since_plan(path)),
+            Some(text) if *text != host.read_bytes_if_present(path)? => {
+                Err(changed_since_plan(path))
+            }
             _ => Ok(()),
         }
-    }
-}
-
-/// Reads a file; `None` when it does not exist.
-fn read_text(host: &Host, path: &str) -> Result<Option<Vec<u8>>, BootError> {
-    match host.read_bytes(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }

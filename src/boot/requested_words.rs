@@ -47,6 +47,7 @@ pub(super) fn add_requested(
                 reason: format!("requested: {}", request.place),
                 substitute: None,
                 booted: false,
+                in_force: None,
                 instead: None,
                 already: false,
             });

@@ -7,8 +7,8 @@ use super::document::{
 };
 use super::error::BootError;
 use super::journal::{invalid_journal, remove_journal, save_journal};
-use super::loaders::{self, BootLoader, generator_of};
-use super::trial_unit;
+use super::loaders::{self, BootLoader, MenuGenerator, generator_of};
+use super::{own_unit, trial_unit};
 use cpushield_linux::{Host, Store};
 
 /// Cancels the one boot of the trial's entry.
@@ -67,9 +67,9 @@ fn restore_units(
     undone: &mut RemovedParameters,
 ) -> Result<(), BootError> {
     for unit in trial_unit::UNITS {
-        let path = trial_unit::path(unit);
+        let path = own_unit::path(unit);
         let Some(saved) = journal.files.iter().find(|saved| saved.path == path) else { continue };
-        trial_unit::disable(host, unit);
+        own_unit::disable(host, unit);
         let fate = restore_file(host, loader, saved, &[], &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }
@@ -123,11 +123,7 @@ fn restore_earlier_text(
     notes: &mut Vec<UndoNote>,
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
-    let now = match host.read_bytes(path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.is_absent() => None,
-        Err(error) => return Err(error.into()),
-    };
+    let now = host.read_bytes_if_present(path)?;
     let original = saved.original.as_ref().and_then(FileBytes::get);
     if now == original {
         return Ok(FileFate::AlreadySo);
@@ -146,7 +142,9 @@ fn restore_earlier_text(
             host.replace_file(path, &original, saved.access())?;
             return Ok(FileFate::Restored);
         }
-        (Some(_), _, Some(generator)) => generator.generate(host)?,
+        (Some(_), _, Some(generator)) => {
+            return regenerate(host, generator, saved, &|text| loader.without_trial(text));
+        }
         (Some(_), now, None) => {
             let now = now.unwrap_or_default();
             match loader.without_trial(&now) {
@@ -155,15 +153,30 @@ fn restore_earlier_text(
             }
         }
     };
-    if generator.is_some() && loader.without_trial(&changed) != changed {
+    let access = host.access(path).unwrap_or_else(|_| saved.access());
+    host.replace_file(path, &changed, access)?;
+    Ok(FileFate::WordsRemoved)
+}
+
+/// Generates a menu again that another program has generated since, for example after a kernel was
+/// installed. `without` removes the entries that it must no longer have.
+fn regenerate(
+    host: &Host,
+    generator: &dyn MenuGenerator,
+    saved: &SavedFile,
+    without: &dyn Fn(&[u8]) -> Vec<u8>,
+) -> Result<FileFate, BootError> {
+    let path = saved.path.as_str();
+    let generated = generator.generate(host)?;
+    if without(&generated) != generated {
         return Err(BootError::wrong(
             format!("{path} would still contain cpushield's entries"),
             None,
         ));
     }
     let access = host.access(path).unwrap_or_else(|_| saved.access());
-    host.replace_file(path, &changed, access)?;
-    Ok(if generator.is_some() { FileFate::Regenerated } else { FileFate::WordsRemoved })
+    host.replace_file(path, &generated, access)?;
+    Ok(FileFate::Regenerated)
 }
 
 /// The words that the files may have: while an apply replaces those of an earlier one, both.
@@ -213,11 +226,7 @@ fn restore_file(
     notes: &mut Vec<UndoNote>,
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
-    let now = match host.read_bytes(path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.is_absent() => None,
-        Err(error) => return Err(error.into()),
-    };
+    let now = host.read_bytes_if_present(path)?;
     let original = saved.original.as_ref().and_then(FileBytes::get);
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {
@@ -230,10 +239,10 @@ fn restore_file(
         return Ok(FileFate::AlreadySo);
     }
     let only_ours = is_only_ours(loader, saved, now.as_deref());
-    let generator = match (original, generator_of(loader, path)) {
+    match (original, generator_of(loader, path)) {
         (Some(original), _) if only_ours => {
             host.replace_file(path, &original, saved.access())?;
-            return Ok(FileFate::Restored);
+            Ok(FileFate::Restored)
         }
         // A file that we created is removed, even when it was changed since.
         (None, None) => {
@@ -241,32 +250,23 @@ fn restore_file(
                 notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
             }
             host.erase_file(path)?;
-            return Ok(FileFate::Removed);
+            Ok(FileFate::Removed)
+        }
+        // Without our entries there is nothing to remove.
+        (_, Some(generator))
+            if now.as_ref().is_some_and(|now| generator.without_ours(now) == *now) =>
+        {
+            Ok(FileFate::Drifted)
         }
         (_, Some(generator)) => {
-            // Without our entries there is nothing to remove.
-            if now.as_ref().is_some_and(|now| generator.without_ours(now) == *now) {
-                return Ok(FileFate::Drifted);
-            }
-            generator
+            regenerate(host, generator, saved, &|text| generator.without_ours(text))
         }
         // Keeps what other programs wrote since, and removes our words.
         (Some(_), None) => {
             let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));
             let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
             host.replace_file(path, &stripped, host.access(path)?)?;
-            return Ok(FileFate::WordsRemoved);
+            Ok(FileFate::WordsRemoved)
         }
-    };
-    // The file was generated again since, for example after a kernel was installed.
-    let generated = generator.generate(host)?;
-    if generator.without_ours(&generated) != generated {
-        return Err(BootError::wrong(
-            format!("{path} would still contain cpushield's entries"),
-            None,
-        ));
     }
-    let access = host.access(path).unwrap_or_else(|_| saved.access());
-    host.replace_file(path, &generated, access)?;
-    Ok(FileFate::Regenerated)
 }

@@ -2,7 +2,7 @@
 //! files of the kernels were read before.
 
 use super::by_hand;
-use super::document::{ParameterSkipReason, SkippedParameter, WantedParameter};
+use super::document::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
 use super::error::BootError;
 use super::kernels::SelectedKernels;
 use super::line;
@@ -13,6 +13,7 @@ use super::parameters::{
 use super::request::{BootRequest, CpuOrigin};
 use super::running_kernel;
 use crate::survey::Machine;
+use cpushield_linux::CpuSet;
 
 /// The kernels that a plan is for.
 pub(super) enum PlannedKernels<'a> {
@@ -118,6 +119,31 @@ impl ParameterSelection {
     }
 }
 
+impl ParameterSelection {
+    /// CPUs that a list of the running boot has and that cpushield did not choose, because they
+    /// share a core with the boot CPU.
+    pub(super) fn left_out_sibling(
+        &self,
+        machine: &Machine,
+        origin: CpuOrigin,
+        chosen: &CpuSet,
+    ) -> Option<BootReason> {
+        let topology = &machine.topology;
+        let boot = topology.online.first().filter(|_| origin == CpuOrigin::Shieldable)?;
+        let core = &topology.cpu(boot)?.siblings;
+        let present = self.wanted.iter().filter_map(|it| it.instead.as_deref());
+        let lists = present.filter_map(|word| match word.split_once('=')? {
+            ("nohz_full" | "rcu_nocbs", list) => {
+                CpuSet::parse_list(list, topology.possible.last()).ok()
+            }
+            _ => None,
+        });
+        let mut cpus = lists.fold(CpuSet::new(), |all, list| all.union(&list));
+        cpus = cpus.intersection(core).difference(chosen).difference(&CpuSet::single(boot));
+        (!cpus.is_empty()).then_some(BootReason::BootSibling { cpus, boot })
+    }
+}
+
 /// Selects the parameters that the request wants and that the kernels have.
 pub(super) fn select_parameters(
     request: &BootRequest,
@@ -208,6 +234,7 @@ fn wanted_parameter(parameter: &KernelParameter, target: &ParameterTarget) -> Wa
         reason: parameter.summary.to_owned(),
         substitute: parameter.substitute.map(str::to_owned),
         booted: false,
+        in_force: None,
         instead: None,
         already: false,
     }

@@ -3,6 +3,7 @@
 
 use super::document::{TrialDeadline, TrialGoal};
 use super::error::BootError;
+use super::own_unit::{self, MARK};
 use crate::quote::quote_for_unit;
 use cpushield_linux::Host;
 
@@ -14,28 +15,29 @@ const FALL_BACK: &str = "cpushield-trial-deadline.service";
 /// rest.
 pub(super) const UNITS: [&str; 2] = [FALL_BACK, CONCLUSION];
 
-/// The first words of a unit's file.
-const MARK: &str = "# Made by cpushield;";
-
-/// The path of a unit's file.
-pub(super) fn path(unit: &str) -> String {
-    format!("/etc/systemd/system/{unit}")
+/// What the units of a trial run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrialProgram {
+    /// The path of this program.
+    pub program: String,
+    /// Its state directory.
+    pub state_dir: String,
 }
 
 /// Whether a file is a unit of a trial.
 pub(super) fn is_unit(file: &str) -> bool {
-    UNITS.iter().any(|unit| path(unit) == file)
+    UNITS.iter().any(|unit| own_unit::path(unit) == file)
 }
 
 /// The units of a trial, each with its content.
 pub(super) fn texts(
-    program: &str,
-    state: &str,
+    run: &TrialProgram,
     until: Option<TrialDeadline>,
     words: &[String],
     locale: &[String],
 ) -> Vec<(&'static str, String)> {
-    let call = format!("{} --state {}", quote_for_unit(program), quote_for_unit(state));
+    let (program, state) = (quote_for_unit(&run.program), quote_for_unit(&run.state_dir));
+    let call = format!("{program} --state {state}");
     // systemd splits the command line itself, so it finds only plain words.
     let is_plain = |word: &&String| !word.contains(['"', '\'', '\\', ' ']);
     let words: Vec<String> = words.iter().filter(is_plain).cloned().collect();
@@ -97,24 +99,9 @@ fn condition(word: &str) -> String {
     format!("ConditionKernelCommandLine={}\n", word.replace('%', "%%"))
 }
 
-/// Disables a unit while its file exists, which names the link.
-pub(super) fn disable(host: &Host, unit: &str) {
-    if host.exists(&path(unit)) {
-        // An error is fine: the link may already be gone.
-        let _ = host.systemctl(&["disable", unit]);
-    }
-}
-
 /// Removes the units.
 pub(super) fn remove(host: &Host) -> Result<(), BootError> {
-    for unit in UNITS {
-        let path = path(unit);
-        if host.read(&path).is_ok_and(|text| text.starts_with(MARK)) {
-            disable(host, unit);
-            host.erase_file(&path)?;
-        }
-    }
-    Ok(())
+    UNITS.iter().try_for_each(|unit| Ok(own_unit::remove(host, unit)?))
 }
 
 #[cfg(test)]
@@ -126,7 +113,9 @@ mod tests {
         let until = TrialDeadline { goal: TrialGoal::Network, within_s: 300 };
         let words = ["nohz_full=1-3", "a=50%", "b=\"c d\""].map(str::to_owned);
         let locale = ["LANG=de_DE.UTF-8".to_owned()];
-        let units = texts("/x", "/y", Some(until), &words, &locale);
+        let [program, state_dir] = ["/x", "/y"].map(str::to_owned);
+        let run = TrialProgram { program, state_dir };
+        let units = texts(&run, Some(until), &words, &locale);
         assert!(units[1].1.contains("\nEnvironment=\"LANG=de_DE.UTF-8\"\nExecStart="), "{units:?}");
         let [(_, fall_back), (_, conclusion)] = units.as_slice() else { panic!("{units:?}") };
         let call = "ExecStart=\"/x\" --state \"/y\" boot conclude";
@@ -137,6 +126,6 @@ mod tests {
             let line = format!("\nConditionKernelCommandLine={condition}\n");
             assert!(fall_back.contains(&line), "{fall_back}");
         }
-        assert_eq!(texts("/x", "/y", None, &words, &[]).len(), 1);
+        assert_eq!(texts(&run, None, &words, &[]).len(), 1);
     }
 }

@@ -1,10 +1,12 @@
 //! The warnings of a boot plan: what the user should know before boot files are changed. Pure.
 
-use super::document::{BootKernel, BootWarning, WantedParameter};
+use super::document::{BootKernel, BootWarning, SkippedParameter, WantedParameter};
 use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::named;
+use super::request::CpuOrigin;
 use crate::plan::Shield;
+use crate::policy::ShieldRequest;
 use crate::survey::{IsolationKind, Machine, isolation_setup, list_rules};
 use crate::tunables;
 use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
@@ -81,15 +83,31 @@ fn different_lists(targets: &[&LoaderEntry], parameters: &[WantedParameter]) -> 
     warnings
 }
 
-/// The price of a planned `isolcpus=` with the flag `domain`, which is its default.
+/// The price of a planned `isolcpus=` with the flag `domain`, which is its default. Where cpushield
+/// has chosen the CPUs for it, the reason for the choice says the same.
 pub(super) fn planned_domain(
     parameters: &[WantedParameter],
     versions: &[&str],
+    origin: CpuOrigin,
 ) -> Option<BootWarning> {
     let planned = parameters.iter().filter(|it| !it.already);
     let cpus = planned.into_iter().find_map(|it| line::isolated_domain(&it.word))?;
     let refusing = versions.iter().find(|version| may_refuse_partition(version));
-    Some(BootWarning::DomainPlanned { cpus, refusing: refusing.map(|it| (*it).to_owned()) })
+    let is_new = origin != CpuOrigin::IsolatedCore || refusing.is_some();
+    let refusing = refusing.map(|it| (*it).to_owned());
+    is_new.then_some(BootWarning::DomainPlanned { cpus, refusing })
+}
+
+/// Parameters that the request switches on and that no chosen kernel gets.
+pub(super) fn inapplicable_requests(
+    request: &ShieldRequest,
+    skipped: &[SkippedParameter],
+) -> Vec<BootWarning> {
+    let requested = skipped.iter().filter(|it| request.tunables.get(&it.name) == Some(&true));
+    let warnings = requested.map(|SkippedParameter { name, reason }| {
+        BootWarning::RequestInapplicable { parameter: name.clone(), reason: reason.clone() }
+    });
+    warnings.collect()
 }
 
 /// Whether a kernel refuses a partition with CPUs of `isolcpus=`, or its version is not known.
@@ -132,6 +150,7 @@ mod tests {
             reason: String::new(),
             substitute: None,
             booted: true,
+            in_force: None,
             instead: None,
             already: true,
         };

@@ -16,8 +16,9 @@ use super::parameters::{ParameterOffer, named};
 use super::present_files::{PresentTexts, changed_since_plan, check_menu, read_originals};
 use super::restore::{disarm_trial, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
+pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
-use super::{kexec, line, trial_unit};
+use super::{kexec, line, own_unit, trial_unit};
 use cpushield_linux::processes::process::locale_variables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
@@ -47,6 +48,9 @@ pub fn preview(
     }
     let loader = find_loader(plan)?;
     let earlier = match read_journal(store)? {
+        Some(journal) if journal.trial.is_some() => {
+            return Err(BootError::TrialPending { words: journal.words });
+        }
         Some(journal) => Some(EarlierApply::read(host, loader, journal)?),
         None => None,
     };
@@ -94,7 +98,7 @@ pub fn write(
     check_applies(plan)?;
     let words = words(plan);
     let _lock = store.lock()?;
-    let earlier = match read_journal(store)? {
+    let mut earlier = match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if is_written(&journal, plan, mode) => {
             return summarize(host, loader, journal, (Vec::new(), None));
@@ -116,7 +120,8 @@ pub fn write(
     if plan_files(host, loader, plan, mode, earlier.as_ref())? != file_plan {
         return Err(changed_since_plan("the boot menu"));
     }
-    if let Some(earlier) = &earlier {
+    if let Some(earlier) = &mut earlier {
+        earlier.read_planned(host, &file_plan)?;
         files = match mode.term {
             ParameterTerm::Trial => present.keep_earlier_entries(loader, files),
             ParameterTerm::Permanent => earlier.merge_files(files),
@@ -137,10 +142,13 @@ pub fn write(
             ParameterTerm::Trial => arm_trial(host, store, loader, (plan, mode), &mut journal),
             ParameterTerm::Permanent => Ok(()),
         })
-        .and_then(|()| save_journal(store, &finish(&journal, &file_plan)));
+        .and_then(|()| {
+            let complete = finish(&journal, &file_plan);
+            save_journal(store, &complete)?;
+            Ok(complete)
+        });
     match result {
-        Ok(()) => {
-            let journal = finish(&journal, &file_plan);
+        Ok(journal) => {
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, (files, earlier.as_ref()))
         }
@@ -158,11 +166,15 @@ pub fn write(
 }
 
 /// Whether the parameters of a plan are written already, with the same default entry. A trial of
-/// parameters that are permanent already leaves the default as it is. Parameters whose trial is
+/// parameters that are permanent already leaves the default as it is. A pending trial is another
+/// one if it ends with another default entry or has another deadline. Parameters whose trial is
 /// pending are not permanent.
 fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool {
     let same_term = match (mode.term, &journal.trial) {
-        (ParameterTerm::Trial, _) => true,
+        (ParameterTerm::Trial, None) => true,
+        (ParameterTerm::Trial, Some(trial)) => {
+            trial.keep_default == mode.keeps_default() && trial.until == mode.deadline()
+        }
         (ParameterTerm::Permanent, Some(_)) => false,
         (ParameterTerm::Permanent, None) => journal.keep_default == Some(mode.keeps_default()),
     };
@@ -187,7 +199,7 @@ fn take_back(
     }
     let restored = match (&journal.earlier, earlier) {
         (Some(kept), _) => restore_earlier(host, store, journal, kept).map(drop),
-        (None, Some(earlier)) => earlier.put_back(host, store),
+        (None, Some(earlier)) => earlier.put_back(host, store, journal),
         (None, None) => restore_all(host, store, journal).map(drop),
     };
     let failures = [disarmed, restored].into_iter().filter_map(Result::err);
@@ -196,10 +208,10 @@ fn take_back(
 
 /// Adds the units of a trial to the files that are written.
 fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
-    let Some((program, state)) = mode.unit.as_ref().filter(|_| mode.is_trial()) else { return };
+    let Some(program) = mode.program.as_ref().filter(|_| mode.is_trial()) else { return };
     let locale = locale_variables();
-    for (unit, text) in trial_unit::texts(program, state, mode.until, words, &locale) {
-        let (path, bytes) = (trial_unit::path(unit), text.into_bytes());
+    for (unit, text) in trial_unit::texts(program, mode.until, words, &locale) {
+        let (path, bytes) = (own_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
     }
 }
@@ -333,7 +345,7 @@ fn arm_trial(
     let Some(entry) = found.entries.iter().find(is_new).and_then(|it| it.id.clone()) else {
         return Err(BootError::wrong("the boot menu has no entry of cpushield".to_owned(), None));
     };
-    let unit = mode.unit.is_some();
+    let unit = mode.program.is_some();
     let keep_default = mode.keeps_default();
     let failed = if unit { host.failed_units()? } else { Vec::new() };
     let proves = plan.proves.clone();
@@ -342,12 +354,12 @@ fn arm_trial(
         .filter(|_| mode.start == EntryStart::BootLoader)
         .map(str::to_owned);
     let entry_name = entry.clone();
-    let until = mode.until.filter(|_| unit);
+    let until = mode.deadline();
     let trial = TrialBoot { entry: entry_name, unit, keep_default, proves, reboot, until, failed };
     journal.trial = Some(trial);
     save_journal(store, journal)?;
     for unit in trial_unit::UNITS.into_iter().filter(|_| unit) {
-        if journal.files.iter().any(|saved| saved.path == trial_unit::path(unit)) {
+        if journal.files.iter().any(|saved| saved.path == own_unit::path(unit)) {
             host.systemctl(&["enable", unit])?;
         }
     }
@@ -381,6 +393,7 @@ pub(super) fn write_files(
         host.replace_file(&edit.path, &edit.bytes, attributes)?;
     }
     for path in &file_plan.removed {
+        present.check(host, path)?;
         host.erase_file(path)?;
     }
     for path in &file_plan.generated {
@@ -398,11 +411,11 @@ pub(super) fn write_files(
         let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
         check_other_entries(path, &original, &rest)?;
         present.check(host, path)?;
+        saved.left = Some(FileBytes::new(&generated));
         host.replace_file(path, &generated, saved.access())?;
         if host.read_bytes(path)? != generated {
             return Err(BootError::wrong(format!("{path} does not read back as written"), None));
         }
-        saved.left = Some(FileBytes::new(&generated));
     }
     let Some(found) = loader.find(host)? else {
         return Err(BootError::wrong("the boot menu no longer exists".to_owned(), None));

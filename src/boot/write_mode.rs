@@ -3,6 +3,7 @@
 use super::document::TrialDeadline;
 use super::earlier::EarlierApply;
 use super::loaders::EntryPosition;
+use super::trial_unit::TrialProgram;
 
 /// What becomes of the default entry of the boot loader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,9 +44,8 @@ pub struct WriteMode {
     pub term: ParameterTerm,
     /// What starts the new entry first.
     pub start: EntryStart,
-    /// This program and its state directory, for the unit that concludes a trial; `None` without
-    /// systemd.
-    pub unit: Option<(String, String)>,
+    /// What the unit that concludes a trial runs; `None` without systemd.
+    pub program: Option<TrialProgram>,
     /// What must come up in a trial's boot; `None`: nothing. Only the unit can fall back.
     pub until: Option<TrialDeadline>,
 }
@@ -54,6 +54,11 @@ impl WriteMode {
     /// Whether the parameters are written for a trial.
     pub(super) fn is_trial(&self) -> bool {
         self.term == ParameterTerm::Trial
+    }
+
+    /// What must come up in a trial's boot; `None` also without the unit that can fall back.
+    pub(super) fn deadline(&self) -> Option<TrialDeadline> {
+        self.until.filter(|_| self.program.is_some())
     }
 
     /// Whether the default entry stays.

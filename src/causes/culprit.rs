@@ -154,6 +154,18 @@ impl Culprit {
         *self == Culprit::Unknown
     }
 
+    /// Its text without the number of a task, which differs from run to run.
+    #[must_use]
+    pub fn text_without_pid(&self) -> String {
+        let pid = match self {
+            Culprit::Task { pid, .. }
+            | Culprit::Softirq { raised_by: RaisedBy::Task { pid, .. }, .. }
+            | Culprit::IrqWork { raised_by: RaisedBy::Task { pid, .. } } => *pid,
+            _ => return self.to_string(),
+        };
+        self.to_string().replace(&format!("({pid})"), "").trim_end().to_owned()
+    }
+
     /// The kernel function that ran; `None` when it was no function.
     #[must_use]
     pub fn kernel_function(&self) -> Option<&str> {

@@ -164,19 +164,19 @@ struct BootApplyArgs {
     keep_default: bool,
     /// Boot with the parameters once; keep them if they are in force and `verify` finds that the
     /// shield holds, otherwise reboot into the old entry
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     trial: bool,
     /// With `--trial`: what must come up in the trial boot; otherwise the machine reboots into the
     /// old entry [default: what is up now]
-    #[arg(long, value_name = "WHAT", requires = "trial", conflicts_with = "dry_run")]
+    #[arg(long, value_name = "WHAT", requires = "trial")]
     until: Option<UntilArg>,
     /// With `--trial`: time limit for `--until`, counted from the start of the kernel
     #[arg(long, value_name = "TIME", value_parser = span, requires = "trial")]
-    #[arg(default_value = "5m", conflicts_with = "dry_run")]
+    #[arg(default_value = "5m")]
     within: Duration,
     /// Start the chosen kernel immediately with kexec, bypassing firmware and boot loader; running
     /// programs end as in a reboot
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     kexec: bool,
     /// The shield
     #[command(flatten)]

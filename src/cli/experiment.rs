@@ -33,14 +33,14 @@ pub struct ExperimentArgs {
     #[arg(value_name = "FILE", groups = ["what", "subject"])]
     file: Option<PathBuf>,
     /// Only show the order, the duration and the number of reboots
-    #[arg(long, requires = "subject")]
+    #[arg(long, requires = "subject", conflicts_with_all = OF_RUNS)]
     dry_run: bool,
     /// Reboot the machine automatically for rows with kernel parameters; without this option, those
     /// rows are skipped
-    #[arg(long, requires = "subject")]
+    #[arg(long, requires = "subject", conflicts_with_all = OF_RUNS)]
     reboot: bool,
     /// Write the results as JSON to this file at the end
-    #[arg(long, short, value_name = "FILE", requires = "subject")]
+    #[arg(long, short, value_name = "FILE", requires = "subject", conflicts_with_all = OF_RUNS)]
     output: Option<PathBuf>,
     /// Find a minimal set of a row's options that meets the goal (--max or --max-entries)
     ///
@@ -83,6 +83,9 @@ pub struct ExperimentArgs {
     #[arg(long, group = "what")]
     stop: bool,
 }
+
+/// The options about the current or the last run. The options of a new run do not go with them.
+const OF_RUNS: &[&str] = &["resume", "status", "stop"];
 
 impl ExperimentArgs {
     fn reboot_permission(&self) -> RebootPermission {

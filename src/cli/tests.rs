@@ -217,3 +217,22 @@ fn the_help_of_a_priority_states_the_accepted_range() {
         }
     }
 }
+
+#[test]
+fn an_option_of_a_new_experiment_with_one_of_a_run_is_a_conflict_and_not_a_missing_file() {
+    for run in ["--status", "--resume", "--stop"] {
+        for new in ["--dry-run", "--reboot", "--output=x.json", "x.toml"] {
+            for line in [[run, new], [new, run]] {
+                let line = ["cpushield", "experiment"].into_iter().chain(line);
+                let error = Cli::try_parse_from(line).unwrap_err().to_string();
+                assert!(error.contains("cannot be used with"), "{run} {new}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_shows_a_trial_too() {
+    let line = "cpushield boot apply --dry-run --trial --until login --within 10m --kexec";
+    Cli::try_parse_from(line.split(' ')).unwrap();
+}

@@ -55,8 +55,13 @@ pub enum DifferenceSubject {
     },
     /// Something that interrupted the CPUs.
     Interruption {
-        /// Its cause and its culprit.
+        /// Its cause and its culprit, without the number of a task.
         name: String,
+    },
+    /// Less frequent interruptions, which are not listed.
+    MoreInterruptions {
+        /// How many causes with different culprits they have.
+        count: usize,
     },
 }
 
@@ -71,6 +76,12 @@ impl fmt::Display for DifferenceSubject {
                 f.write_str(name)
             }
             DifferenceSubject::Interruption { name } => write!(f, "interrupted by {name}"),
+            DifferenceSubject::MoreInterruptions { count: 1 } => {
+                f.write_str("and 1 more source of interruptions")
+            }
+            DifferenceSubject::MoreInterruptions { count } => {
+                write!(f, "and {count} more sources of interruptions")
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 //! that every crash can be tested without a real one.
 //!
 //! The journal records each action before it happens. A reboot counts before it is made and a
-//! measurement before it starts, so nothing is tried forever.
+//! measurement before it starts, so nothing is tried forever. A reboot that did not happen does not
+//! count.
 
 use super::journal::{BootState, ExperimentJournal, ExperimentPhase, ExperimentStore, StepEnd};
 use super::{BootMismatch, MeasurementStep, RowBoot, Schedule, UnmeasuredReason};
@@ -245,6 +246,7 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
             // The machine did not reboot.
             BootState::Rebooting { from, boot_id, .. } if boot_id == now => {
                 self.machine.restore_boot_files()?;
+                self.uncount_reboot();
                 self.journal.boot_state = make_boot_state(from, now);
                 self.save()?;
                 return Ok(None);
@@ -290,6 +292,19 @@ impl<M: ExperimentMachine> ScheduleWalk<'_, M> {
         self.journal.boot_state = make_boot_state(boot, now);
         self.save()?;
         Ok(None)
+    }
+
+    /// A reboot that did not happen is no try: nothing went down.
+    fn uncount_reboot(&mut self) {
+        let next = self.next_step(|_| true).map(|(n, _)| n);
+        let count = match next {
+            Some(n) => self.journal.tries.get_mut(&n).map(|tries| &mut tries.boots),
+            // Every step has an end: it was the way back to the original boot.
+            None => Some(&mut self.journal.return_reboots),
+        };
+        if let Some(count) = count {
+            *count = count.saturating_sub(1);
+        }
     }
 
     /// Whether the machine may reboot once more for the next step in a kind of boot.

@@ -2,7 +2,9 @@
 //! Pure.
 
 use super::{ExperimentRun, LoadAchieved, ThreadTrack};
-use crate::latency::{LatencyMeasurement, LoadDone, OverLimit, Percentile, ThreadSeries};
+use crate::latency::{
+    LatencyMeasurement, LoadDone, OverLimit, Percentile, ThreadSeries, percent_of,
+};
 
 /// Summarizes a measurement whose whole document is in `file`.
 #[must_use]
@@ -84,7 +86,5 @@ fn add_over_limits(series: &[&ThreadSeries], events: u64) -> Vec<OverLimit> {
 fn add_over_limit(limit_ns: u64, series: &[&ThreadSeries], events: u64) -> OverLimit {
     let all = series.iter().flat_map(|series| &series.over);
     let count = all.filter(|over| over.limit_ns == limit_ns).map(|over| over.count).sum();
-    #[expect(clippy::cast_precision_loss, reason = "a percentage is not exact")]
-    let percent = count as f64 * 100.0 / events.max(1) as f64;
-    OverLimit { limit_ns, count, percent }
+    OverLimit { limit_ns, count, percent: percent_of(count, events) }
 }

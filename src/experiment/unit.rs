@@ -1,18 +1,11 @@
 //! The systemd unit that resumes an experiment after each boot.
 
+use crate::boot::own_unit::{self, MARK};
 use crate::quote::quote_for_unit;
 use cpushield_linux::{Error, FileAttributes, Host};
 
 /// The name of the unit.
 pub const UNIT: &str = "cpushield-experiment.service";
-/// The start of its file.
-const MARK: &str = "# Made by cpushield;";
-
-/// The path of its file.
-#[must_use]
-pub fn path() -> String {
-    format!("/etc/systemd/system/{UNIT}")
-}
 
 /// The content of its file. Its type is `simple`, so the boot does not wait for the experiment.
 #[must_use]
@@ -37,9 +30,9 @@ pub fn text(program: &str, state: &str) -> String {
 /// # Errors
 /// A file cannot be written, or systemd refuses it.
 pub fn install(host: &Host, program: &str, state: &str) -> Result<(), Error> {
-    let text = text(program, state);
-    if host.read(&path()).ok().as_ref() != Some(&text) {
-        host.replace_file(&path(), text.as_bytes(), FileAttributes { mode: 0o644, owner: None })?;
+    let (path, text) = (own_unit::path(UNIT), text(program, state));
+    if host.read(&path).ok().as_ref() != Some(&text) {
+        host.replace_file(&path, text.as_bytes(), FileAttributes { mode: 0o644, owner: None })?;
     }
     host.systemctl(&["enable", UNIT])
 }
@@ -47,12 +40,7 @@ pub fn install(host: &Host, program: &str, state: &str) -> Result<(), Error> {
 /// Removes the unit. A file of that name that cpushield did not make stays.
 ///
 /// # Errors
-/// The file cannot be removed.
+/// The file cannot be read or removed.
 pub fn remove(host: &Host) -> Result<(), Error> {
-    if !host.read(&path()).is_ok_and(|text| text.starts_with(MARK)) {
-        return Ok(());
-    }
-    // A missing link is no error.
-    let _ = host.systemctl(&["disable", UNIT]);
-    host.erase_file(&path())
+    own_unit::remove(host, UNIT)
 }

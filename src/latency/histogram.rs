@@ -64,7 +64,8 @@ pub(super) fn percentiles(histogram: &Histogram<u64>, longest_ns: u64) -> Vec<Pe
 }
 
 /// A part of a whole in percent; 0 when the whole is empty.
-pub(super) fn percent_of(part: u64, whole: u64) -> f64 {
+#[must_use]
+pub fn percent_of(part: u64, whole: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
     let percent = part as f64 * 100.0 / whole.max(1) as f64;
     percent

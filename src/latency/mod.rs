@@ -64,7 +64,7 @@ mod tracer;
 pub use crate::load::LoadDone;
 pub use document::*;
 pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
-pub use histogram::{HistogramError, counts, cyclictest, hdr_log, percentiles_of};
+pub use histogram::{HistogramError, counts, cyclictest, hdr_log, percent_of, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use isolation_check::{IsolationAnswer, IsolationCheck, IsolationWitness};
 pub use measure::measure;

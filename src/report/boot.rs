@@ -23,7 +23,8 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     blocks.extend(parameters(plan));
     let substitutes = plan.parameters.iter().filter_map(|parameter| {
         let substitute = parameter.substitute.as_deref()?;
-        Some(TextLine::new(format!("{}: {substitute}", parameter.name)))
+        let word = &parameter.word;
+        Some(TextLine::new(format!("{word}: the tunable {substitute} does this at runtime")))
     });
     let title = "Without a reboot, on the running kernel";
     blocks.extend(ReportBlock::section(title, substitutes.collect()));
@@ -77,7 +78,10 @@ fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
         let state = match (parameter.already, parameter.booted, &parameter.instead) {
             (true, ..) => "already there".to_owned(),
             (false, _, Some(other)) => format!("booted with {other}"),
-            (false, true, None) => "booted with it".to_owned(),
+            (false, true, None) => match parameter.in_force {
+                Some(false) => "booted with it, but not in force (`survey --lint`)".to_owned(),
+                Some(true) | None => "booted with it".to_owned(),
+            },
             (false, false, None) => "not booted with it".to_owned(),
         };
         vec![

@@ -3,6 +3,7 @@
 use super::blocks::TextLine;
 use crate::survey::{Machine, exclusive_cpusets, is_of_cset};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline;
 
 /// A line for each kind of isolation.
 pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
@@ -47,9 +48,14 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
     }
     if now.nohz_full.as_ref().is_none_or(CpuSet::is_empty) {
         lines.push(match machine.can_stop_tick() {
-            Some(true) => {
-                "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
-            }
+            Some(true) => match booted_nohz_full(machine) {
+                Some(word) => format!(
+                    "the kernel can stop the tick, but {word} is not in force (`survey --lint`)"
+                ),
+                None => {
+                    "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
+                }
+            },
             Some(false) => {
                 "this kernel cannot stop the tick (built without CONFIG_NO_HZ_FULL)".to_owned()
             }
@@ -57,6 +63,15 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
         });
     }
     lines.into_iter().map(TextLine::new).collect()
+}
+
+/// The `nohz_full=` that the running kernel was booted with, if the kernel shows that its list is
+/// empty.
+fn booted_nohz_full(machine: &Machine) -> Option<String> {
+    machine.isolation.nohz_full.as_ref()?;
+    let mut parameters = cmdline::parse(machine.kernel.cmdline.as_deref()?).into_iter();
+    let list = parameters.find(|it| cmdline::same_name(&it.name, "nohz_full"))?.value?;
+    Some(format!("nohz_full={list}"))
 }
 
 /// The exclusive cpusets of other programs, without those that have the boot CPU, which are for all
@@ -73,4 +88,20 @@ fn held_by_others(machine: &Machine) -> Vec<String> {
         format!("CPU {}: in the exclusive cpuset {}{owner}", group.cpus, group.path)
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nohz_full_that_is_booted_but_empty_is_not_in_force() {
+        let mut machine = Machine::default();
+        let last = |machine: &Machine| format!("{:?}", isolation_lines(machine).last());
+        machine.isolation.nohz_full = Some(CpuSet::new());
+        machine.kernel.cmdline = Some("quiet".to_owned());
+        assert!(last(&machine).contains("but only when booted with nohz_full="));
+        machine.kernel.cmdline = Some("quiet nohz-full=2-3".to_owned());
+        assert!(last(&machine).contains("but nohz_full=2-3 is not in force"));
+    }
 }

@@ -300,7 +300,8 @@ fn incomplete_run(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
 
 /// The number of entries into the kernel; the number of interruptions where that is higher. A
 /// thread may run while the workload sleeps without an interrupt that woke it.
-fn count_entries(cpu: &CpuEvidence) -> Option<u64> {
+#[must_use]
+pub fn count_entries(cpu: &CpuEvidence) -> Option<u64> {
     let traced = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Trace);
     cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
 }

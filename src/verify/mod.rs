@@ -17,7 +17,7 @@ mod observations;
 mod order;
 mod watch;
 
-pub use judge::judge;
+pub use judge::{count_entries, judge};
 pub use order::{
     COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchError, WatchOrder, WatchProgress,
     WorstSoFar,

@@ -2,6 +2,7 @@
 //! bisects what cpushield can set on this machine.
 
 use super::between_ends::{EndMeasurement, MeasuredEnd};
+use super::between_symptoms::{compare_symptoms, find_contradictions};
 use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
 use super::minimize::{list_forced, list_tunables};
@@ -65,6 +66,7 @@ struct BetweenSearch {
 /// # Errors
 /// The documents cannot be compared on this machine.
 pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<BetweenDryRun, Failure> {
+    warn_of_contradictions(work, request);
     let machine = survey_machine(&work.host, &work.store);
     let search = make_search(&machine, list_kernels(&work.host).as_ref(), request)?;
     Ok(match search.matrix {
@@ -89,6 +91,7 @@ pub fn start(
     request: &BetweenRequest,
     output: Option<&Path>,
 ) -> Result<Option<ExperimentResults>, Failure> {
+    warn_of_contradictions(work, request);
     let machine = survey_machine(&work.host, &work.store);
     let search = make_search(&machine, list_kernels(&work.host).as_ref(), request)?;
     let not_root = (!runs_as_root()).then_some(ListedReason::NotRoot);
@@ -109,6 +112,14 @@ pub fn start(
     };
     let journal = check_and_begin(work, matrix, output, journal)?;
     run_schedule(work, journal)
+}
+
+/// Warns of documents that contradict their roles: the search measures both ends again, which takes
+/// time.
+fn warn_of_contradictions(work: &WorkContext<'_>, request: &BetweenRequest) {
+    for warning in find_contradictions(&request.good, &request.bad, request.goal) {
+        work.ui.warn(&warning);
+    }
 }
 
 /// The differences alone.
@@ -366,14 +377,7 @@ impl FoundDifferences {
             let what = DifferenceSubject::Method { name: name.clone() };
             self.add(what, (Some(one.clone()), Some(other.clone())), DifferenceRole::Suspect);
         }
-        let names: BTreeSet<&String> = good.symptoms.keys().chain(bad.symptoms.keys()).collect();
-        for name in names {
-            let (one, other) = (good.symptoms.get(name), bad.symptoms.get(name));
-            if one.is_some() != other.is_some() {
-                let what = DifferenceSubject::Interruption { name: name.clone() };
-                self.add(what, (one.cloned(), other.cloned()), DifferenceRole::Symptom);
-            }
-        }
+        self.differences.extend(compare_symptoms(good, bad));
     }
 }
 
@@ -570,7 +574,7 @@ mod tests {
     fn what_only_the_bad_end_is_interrupted_by_is_tried_by_its_remedy() {
         let good = MeasuredEnd { shielded: None, ..end(None, &[], "") };
         let remedies = BTreeSet::from(["workqueues".to_owned()]);
-        let symptoms = BTreeMap::from([("kworker".to_owned(), "9 times".to_owned())]);
+        let symptoms = BTreeMap::from([("kworker".to_owned(), 9)]);
         let bad = MeasuredEnd { remedies, symptoms, ..good.clone() };
         let (request, _) = compare(good, bad, RebootPermission::Denied);
         assert_eq!(options(&request), ["workqueues off"]);

@@ -13,8 +13,10 @@ use crate::latency::{LatencyMeasurement, ThreadSpec};
 use crate::load::requested_words;
 use crate::plan::{Plan, SkipReason};
 use crate::policy::Workload;
+use crate::quote::quote_names;
 use crate::report::table;
 use crate::survey::Machine;
+use crate::verify::count_entries;
 use cpushield_linux::{CpuSet, SchedPolicy, UserFiles};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -46,7 +48,14 @@ pub struct MeasuredEnd {
     /// How it was measured.
     pub method: BTreeMap<String, String>,
     /// What interrupted the CPUs, with its count.
-    pub symptoms: BTreeMap<String, String>,
+    pub symptoms: BTreeMap<String, u64>,
+    /// Whether a watch saw everything that interrupted the CPUs.
+    pub watched: bool,
+    /// The worst latency in nanoseconds; `None` when it was not measured on every CPU.
+    pub worst_ns: Option<u64>,
+    /// The entries into the kernel of the CPU that has most; `None` when they were not counted on
+    /// every CPU.
+    pub entries: Option<u64>,
     /// Tunables that would remove something that interrupted the CPUs.
     pub remedies: BTreeSet<String>,
     /// What was measured; `None` when no document is a measurement.
@@ -107,7 +116,7 @@ impl MeasuredEnd {
         };
         let labels: BTreeSet<&str> = bundle.documents.iter().map(|it| it.label.as_str()).collect();
         let hint = || {
-            let labels = labels.iter().copied().collect::<Vec<_>>().join(", ");
+            let labels = quote_names(&labels.iter().copied().collect::<Vec<_>>());
             format!("name one: LABEL={file}; labels: {labels}")
         };
         if let Some(label) = label.filter(|label| !labels.contains(label)) {
@@ -157,6 +166,7 @@ impl MeasuredEnd {
         periods_ns.dedup();
         let policies = latency.series.iter().map(|one| one.policy.to_string()).collect();
         self.add_threads(periods_ns.iter().copied().collect(), policies);
+        self.worst_ns = find_most(latency.series.iter().map(|one| one.max_ns));
         let is_other = |policy: SchedPolicy| matches!(policy, SchedPolicy::Other { .. });
         let other = latency.series.iter().any(|one| is_other(one.policy));
         self.add_measurement(EndMeasurement {
@@ -188,11 +198,16 @@ impl MeasuredEnd {
         }
         for leak in verdict.cpus.iter().flat_map(|cpu| &cpu.leaks) {
             let seen = &leak.interruptions;
-            let name = format!("{} {}", seen.cause, seen.culprit);
-            self.symptoms.insert(name, format!("{} times", seen.count));
+            // A row without a count ran only inside interruptions by others.
+            if seen.count > 0 {
+                let name = format!("{} {}", seen.cause, seen.culprit.text_without_pid());
+                *self.symptoms.entry(name.trim_end().to_owned()).or_default() += seen.count;
+            }
             let remedy = leak.remedy.iter().filter(|remedy| remedy.when == EffectTime::Runtime);
             self.remedies.extend(remedy.map(|remedy| remedy.tunable.clone()));
         }
+        self.watched = evidence.cpus.iter().all(|cpu| cpu.lost == Some(0));
+        self.entries = find_most(evidence.cpus.iter().map(count_entries));
         self.add_measurement(EndMeasurement {
             cpus: evidence.cpus.iter().map(|cpu| cpu.cpu).collect(),
             span_ns: if evidence.asked_ns == 0 { evidence.span_ns } else { evidence.asked_ns },
@@ -216,19 +231,22 @@ impl MeasuredEnd {
         file: &str,
     ) -> Result<(), Failure> {
         let rows: Vec<&str> = experiment.rows.iter().map(|row| row.name.as_str()).collect();
-        let found = match (row, experiment.rows.as_slice()) {
-            (None, [only]) => Some(only),
-            (None, _) => None,
-            (Some(name), all) => all.iter().find(|row| row.name == name),
+        let mut all = experiment.rows.iter().enumerate();
+        let found = match row {
+            None => all.next().filter(|_| rows.len() == 1),
+            Some(name) => all.find(|(_, row)| row.name == name),
         };
-        let Some(row) = found else {
+        let Some((index, row)) = found else {
             let message = match row {
                 Some(name) => format!("{file} has no row {name:?}"),
                 None => format!("{file} has several rows"),
             };
-            let hint = format!("name one: ROW={file}; rows: {}", rows.join(", "));
+            let hint = format!("name one: ROW={file}; rows: {}", quote_names(&rows));
             return Err(Failure::usage(message).hint(hint));
         };
+        let cells = experiment.cells.iter().filter(|cell| cell.row == index);
+        let tracks = cells.flat_map(|cell| &cell.runs).flat_map(|run| &run.tracks);
+        self.worst_ns = find_most(tracks.map(|track| track.max_ns));
         let setup = &experiment.setup;
         self.kernel = row.kernel.clone().or_else(|| setup.kernel.clone());
         self.processor.clone_from(&setup.processor);
@@ -294,6 +312,11 @@ fn is_measurement(saved: &SavedDocument) -> bool {
         saved,
         SavedDocument::Latency(_) | SavedDocument::Verdict(_) | SavedDocument::Experiment(_)
     )
+}
+
+/// The greatest figure; `None` when there is none, or when one of them is unknown.
+fn find_most(figures: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    figures.collect::<Option<Vec<u64>>>()?.into_iter().max()
 }
 
 /// The properties of a machine in a document, by the names of their keys. New keys of a document
@@ -364,7 +387,7 @@ mod tests {
         assert_eq!(end.measurement.unwrap().span_ns, 7);
         let error = MeasuredEnd::parse(&text, None, "a.json").unwrap_err();
         assert_eq!(error.message, "a.json has several rows");
-        assert_eq!(error.hints, ["name one: ROW=a.json; rows: base, nohz"]);
+        assert_eq!(error.hints, ["name one: ROW=a.json; rows: \"base\", \"nohz\""]);
         let error = MeasuredEnd::parse(&text, Some("nohlt"), "a.json").unwrap_err();
         assert_eq!(error.message, "a.json has no row \"nohlt\"");
     }
@@ -444,10 +467,10 @@ mod tests {
         assert_eq!(MeasuredEnd::parse(&bundle, Some("b"), "r").unwrap().shielded, Some(false));
         let error = MeasuredEnd::parse(&bundle, None, "r").unwrap_err();
         assert_eq!(error.message, "r has several measurements");
-        assert_eq!(error.hints, ["name one: LABEL=r; labels: a, b"]);
+        assert_eq!(error.hints, ["name one: LABEL=r; labels: \"a\", \"b\""]);
         let error = MeasuredEnd::parse(&bundle, Some("c"), "r").unwrap_err();
         assert_eq!(error.message, "r has no document \"c\"");
-        assert_eq!(error.hints, ["name one: LABEL=r; labels: a, b"]);
+        assert_eq!(error.hints, ["name one: LABEL=r; labels: \"a\", \"b\""]);
         assert!(MeasuredEnd::parse("{}", None, "r").is_err());
     }
 }

@@ -113,12 +113,13 @@ impl BootOrder {
 /// What [`write_boot`] would write; `None` if every parameter is already present.
 ///
 /// # Errors
-/// Nothing can be written here.
+/// As [`write_boot`].
 pub fn preview_boot(
     work: &WorkContext<'_>,
     plan: &BootPlan,
     order: &BootOrder,
 ) -> Result<Option<BootFilePlan>, Failure> {
+    check_order(&work.host, plan, order)?;
     let recipe = write::preview(&work.host, &work.store, plan, &write_mode(work, order))?;
     Ok((!write::words(plan).is_empty()).then_some(recipe))
 }
@@ -133,20 +134,24 @@ pub fn write_boot(
     order: &BootOrder,
 ) -> Result<WrittenParameters, Failure> {
     let WorkContext { ui, host, store, .. } = work;
+    check_order(host, plan, order)?;
+    ui.status("writing boot files …");
+    let (mode, is_trial) = (write_mode(work, order), order.term == ParameterTerm::Trial);
+    if let Some(run) = mode.program.as_ref().filter(|_| is_trial) {
+        warn_of_other_users(work, RootFile::Program(&run.program), "the trial boot");
+    }
+    Ok(write::write(host, store, plan, &mode)?)
+}
+
+/// Checks that this machine can do what is ordered.
+fn check_order(host: &Host, plan: &BootPlan, order: &BootOrder) -> Result<(), Failure> {
     if order.start == EntryStart::Kexec {
         kexec::possible(host, plan)?;
     }
-    if let TrialWait::For(goal) = order.until
-        && !host.has_systemd()
-    {
-        return Err(cannot_fall_back(goal));
+    match order.until {
+        TrialWait::For(goal) if !host.has_systemd() => Err(cannot_fall_back(goal)),
+        _ => Ok(()),
     }
-    ui.status("writing boot files …");
-    let (mode, is_trial) = (write_mode(work, order), order.term == ParameterTerm::Trial);
-    if let Some((program, _)) = mode.unit.as_ref().filter(|_| is_trial) {
-        warn_of_other_users(work, RootFile::Program(program), "the trial boot");
-    }
-    Ok(write::write(host, store, plan, &mode)?)
 }
 
 /// Why a trial that waits is refused: only units of systemd check what came up.
@@ -161,12 +166,12 @@ fn cannot_fall_back(goal: TrialGoal) -> Failure {
 fn write_mode(work: &WorkContext<'_>, order: &BootOrder) -> write::WriteMode {
     let WorkContext { host, state_dir, .. } = work;
     let program = host.read_link("/proc/self/exe").ok().filter(|_| host.has_systemd());
-    let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
+    let state_dir = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
     write::WriteMode {
         default_entry: order.default_entry,
         term: order.term,
         start: order.start,
-        unit: program.map(|program| (program, state)),
+        program: program.map(|program| write::TrialProgram { program, state_dir }),
         until: order.deadline(host),
     }
 }

@@ -90,7 +90,7 @@ const TRIAL_MODE: write::WriteMode = write::WriteMode {
     default_entry: write::DefaultEntry::Kept,
     term: write::ParameterTerm::Trial,
     start: write::EntryStart::BootLoader,
-    unit: None,
+    program: None,
     until: None,
 };
 

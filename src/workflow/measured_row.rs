@@ -7,6 +7,7 @@ use crate::experiment::matrix::CPUS;
 use crate::experiment::{Experiment, ExperimentRow, ExperimentSetup};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
+use crate::quote::quote_names;
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::Host;
@@ -84,7 +85,7 @@ fn find_row<'a>(
         Some(near) => failure.hint(format!("did you mean {near:?}?")),
         None => failure,
     };
-    Err(failure.hint(format!("its rows: {}", quoted(&known))))
+    Err(failure.hint(format!("its rows: {}", quote_names(&known))))
 }
 
 fn no_parameters(experiment: &Experiment, file: &str, row: &ExperimentRow) -> Failure {
@@ -100,12 +101,8 @@ fn no_parameters(experiment: &Experiment, file: &str, row: &ExperimentRow) -> Fa
     let failure = Failure::usage(message);
     match with.is_empty() {
         true => failure,
-        false => failure.hint(format!("rows with parameters: {}", quoted(&with))),
+        false => failure.hint(format!("rows with parameters: {}", quote_names(&with))),
     }
-}
-
-fn quoted(names: &[&str]) -> String {
-    names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 /// CPU numbers and the words of vendors mean something else on another machine.

@@ -17,6 +17,7 @@ use crate::experiment::search::{
 use crate::experiment::{ExperimentRow, Matrix, RebootPermission, RowCpus};
 use crate::failure::Failure;
 use crate::plan::{Plan, plan};
+use crate::quote::quote_names;
 use crate::registry::nearest;
 use crate::survey::Machine;
 use crate::tunables::TUNABLES;
@@ -164,7 +165,7 @@ fn choose_row(
         let failure = Failure::usage(format!("there is no row {name:?}"));
         match nearest(name, &known).first() {
             Some(near) => failure.hint(format!("did you mean {near:?}?")),
-            None => failure.hint(format!("rows: {}", known.join(", "))),
+            None => failure.hint(format!("rows: {}", quote_names(&known))),
         }
     })
 }

@@ -7,6 +7,7 @@ pub mod apply_shield;
 mod apply_with_fallback;
 pub mod between;
 pub mod between_ends;
+mod between_symptoms;
 pub mod boot_parameters;
 pub mod change_shield;
 mod checkpoint;

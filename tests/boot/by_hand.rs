@@ -151,3 +151,51 @@ fn managed_irqs_are_offered_on_machines_that_have_them() {
     // Its queues on shielded CPUs serve only those CPUs.
     assert!(!plan_for("6.12-nvme", ShieldRequest::default()).1.contains(offer));
 }
+
+#[test]
+fn a_requested_parameter_that_the_kernel_does_not_have_is_a_warning() {
+    let mut shield = ShieldRequest { cpus: Some("1".parse().unwrap()), ..ShieldRequest::default() };
+    shield.tunables.insert("nohz-full".to_owned(), true);
+    let (_, text) = plan_for("6.18-hybrid", shield);
+    let warning = "nohz-full was requested, but does nothing: the running kernel does not support \
+                   it: built without CONFIG_NO_HZ_FULL";
+    assert!(text.contains(warning), "{text}");
+}
+
+#[test]
+fn a_cpu_of_the_present_list_is_left_out_with_the_reason() {
+    let (_, text) = plan_for("6.12-rt-smt", ShieldRequest::default());
+    assert!(text.contains("CPU 1 is left out: its sibling CPU 0 is the boot CPU\n"), "{text}");
+    // The user has left it out.
+    let cpus = Some("2-3".parse().unwrap());
+    let (_, text) = plan_for("6.12-rt-smt", ShieldRequest { cpus, ..ShieldRequest::default() });
+    assert!(!text.contains("is left out"), "{text}");
+}
+
+#[test]
+fn the_instructions_also_remove_the_words_that_a_note_advises_to_remove() {
+    let (_, text) = plan_for("6.12-rt-numa", ShieldRequest::default());
+    let advice = "remove isolcpus= from the loader's configuration";
+    assert!(text.contains(advice), "{text}");
+    let (_, steps) = text.split_once("remove these words from the kernel command line").unwrap();
+    assert!(steps.lines().nth(1).unwrap().contains("isolcpus="), "{text}");
+}
+
+#[test]
+fn a_booted_parameter_that_is_not_in_force_is_shown_as_such() {
+    let machine = Machine::without_loader();
+    machine.write("proc/cmdline", "ro nohz_full=2-3\n");
+    let shield = ShieldRequest { cpus: Some("2-3".parse().unwrap()), ..ShieldRequest::default() };
+    let request = BootRequest { shield, ..BootRequest::default() };
+    let show = || {
+        let plan = make_plan(&machine.host(), &request).unwrap();
+        terminal_blocks(&boot_plan_blocks(&plan), usize::MAX, &unpainted)
+    };
+    let text = show();
+    assert!(text.contains("booted with it, but not in force"), "{text}");
+    let substitute = "irqaffinity=0-1: the tunable irq-affinity does this at runtime\n";
+    assert!(text.contains(substitute), "{text}");
+    machine.write("sys/devices/system/cpu/nohz_full", "2-3\n");
+    let text = show();
+    assert!(text.contains("booted with it") && !text.contains("but not in force"), "{text}");
+}

@@ -1,7 +1,7 @@
 //! Words that replace those of an earlier apply: only they change, undo restores the text before
 //! the first change, and `boot status` has the history.
 
-use super::grub::Machine;
+use super::grub::{Machine, mkconfig};
 use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, DefaultEntry, ParameterTerm, WriteMode};
@@ -10,6 +10,8 @@ use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
 use cpushield::survey::survey;
 use cpushield_linux::InjectedFault;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Plans as `boot plan` does: on the menu without the words of an earlier apply.
 pub fn make_plan(machine: &Machine, asked: &BootRequest) -> BootPlan {
@@ -69,6 +71,13 @@ pub const MACHINES: [NamedMachine; 4] = [
     ("raspberry-pi", make_raspberry_pi),
 ];
 
+/// The files of a machine by their path inside it.
+fn inside(machine: &Machine) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let root = machine.path("");
+    let files = machine.files().into_iter();
+    files.map(|(path, it)| (path.strip_prefix(&root).unwrap().to_owned(), it)).collect()
+}
+
 /// The command lines of the entries of the kernel that gets the words.
 fn command_lines(machine: &Machine) -> Vec<String> {
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
@@ -86,13 +95,7 @@ fn a_second_apply_changes_only_the_words_and_undo_restores_the_first_text() {
         assert!(command_lines(&machine).iter().any(|it| it.contains(FIRST)), "{name}");
         let again = apply(&machine, "3", DefaultEntry::Ours);
         // Nothing shows that there was another list.
-        let files = |machine: &Machine| {
-            let files = machine.files().into_iter();
-            let root = machine.path("");
-            let inside = files.map(|(path, it)| (path.strip_prefix(&root).unwrap().to_owned(), it));
-            inside.collect::<Vec<_>>()
-        };
-        assert_eq!(files(&machine), files(&alone), "{name}");
+        assert_eq!(inside(&machine), inside(&alone), "{name}");
         assert!(again.parameters.iter().all(|it| !it.already), "{name}");
         // The plan shows the change as a diff.
         let [change] = &again.entries[..] else { panic!("{name}: {:#?}", again.entries) };
@@ -201,39 +204,94 @@ fn a_dry_run_shows_the_files_that_an_apply_writes() {
     }
 }
 
+/// The default entry and the kernels of an apply.
+type ApplyChoice = (DefaultEntry, &'static str);
+
+/// Two applies, of which the second also writes and removes other files.
+const CHOICES: [[ApplyChoice; 2]; 4] = {
+    use DefaultEntry::{Kept, Ours};
+    [
+        [(Ours, "*-rt*"), (Ours, "*-rt*")],
+        [(Ours, "*-rt*"), (Kept, "*-rt*")],
+        [(Kept, "*-rt*"), (Ours, "*-rt*")],
+        [(Ours, "*-rt*"), (Ours, "*")],
+    ]
+};
+
+/// A machine after the first apply, and the plan of the second one.
+fn make_second_plan(
+    make: fn() -> Machine,
+    [(first, first_kernels), (second, second_kernels)]: [ApplyChoice; 2],
+) -> (Machine, BootPlan, WriteMode) {
+    let machine = make();
+    let asked = |cpus, kernels: &str| BootRequest {
+        kernels: Some(kernels.to_owned()),
+        ..request_cpus(cpus)
+    };
+    let plan = make_plan(&machine, &asked("2-3", first_kernels));
+    let mode = WriteMode { default_entry: first, ..WriteMode::default() };
+    write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
+    let plan = make_plan(&machine, &asked("3", second_kernels));
+    (machine, plan, WriteMode { default_entry: second, ..WriteMode::default() })
+}
+
 #[test]
 fn a_second_apply_killed_or_refused_at_any_write_loses_nothing() {
     for (name, make) in MACHINES {
-        let machine = make();
-        apply(&machine, "2-3", DefaultEntry::Ours);
-        let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("3") };
-        let host = machine.host();
-        let plan = make_plan(&machine, &asked);
-        write::write(&host, &machine.store(), &plan, &WriteMode::default()).unwrap();
-        let count = host.writes();
-        assert!(count >= 1, "{name}");
-        for at in 0..count {
-            let machine = make();
-            let before = machine.files();
-            apply(&machine, "2-3", DefaultEntry::Ours);
-            let (between, store) = (machine.files(), machine.store());
-            // A refusal restores what the first apply wrote.
-            let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
-            let error = write::write(&refused, &store, &plan, &WriteMode::default()).unwrap_err();
-            assert!(matches!(error, BootError::Failed { undone: None, .. }), "{name}: {error}");
-            assert_eq!(between, machine.files(), "{name}: refused at write {at}");
-            let seen = status::status(&machine.host(), &store).unwrap();
-            assert_eq!((seen.differs.len(), seen.history.len()), (1, 1), "{seen:#?}");
-            // After a kill the menu is whole, and undo restores the first text.
-            let killed = machine.host().failing(InjectedFault::Stop { at });
-            let error = write::write(&killed, &store, &plan, &WriteMode::default()).unwrap_err();
-            assert!(matches!(error, BootError::Killed), "{name}: {error}");
-            loaders::find(&machine.host()).unwrap().unwrap();
-            let undone = write::undo(&machine.host(), &store).unwrap().unwrap();
-            assert_eq!(undone.notes, [], "{name}: killed at write {at}");
-            assert_eq!(before, machine.files(), "{name}: killed at write {at}");
+        let before = inside(&make());
+        for choices in CHOICES {
+            let what = format!("{name} {choices:?}");
+            let (machine, plan, mode) = make_second_plan(make, choices);
+            let host = machine.host();
+            write::write(&host, &machine.store(), &plan, &mode).unwrap();
+            let count = host.writes();
+            assert!(count >= 1, "{what}");
+            for at in 0..count {
+                let (machine, plan, mode) = make_second_plan(make, choices);
+                let (between, store) = (inside(&machine), machine.store());
+                let read_status = || {
+                    serde_json::to_value(status::status(&machine.host(), &store).unwrap()).unwrap()
+                };
+                let status = read_status();
+                // A refusal restores what the first apply wrote.
+                let refused = machine.host().failing(InjectedFault::Refuse { at, errno: 28 });
+                let error = write::write(&refused, &store, &plan, &mode).unwrap_err();
+                assert!(matches!(error, BootError::Failed { undone: None, .. }), "{what}: {error}");
+                assert_eq!(between, inside(&machine), "{what}: refused at write {at}");
+                assert_eq!(status, read_status(), "{what}: refused at write {at}");
+                // After a kill the menu is whole, and undo restores the first text.
+                let killed = machine.host().failing(InjectedFault::Stop { at });
+                let error = write::write(&killed, &store, &plan, &mode).unwrap_err();
+                assert!(matches!(error, BootError::Killed), "{what}: {error}");
+                loaders::find(&machine.host()).unwrap().unwrap();
+                let undone = write::undo(&machine.host(), &store).unwrap().unwrap();
+                assert_eq!(undone.notes, [], "{what}: killed at write {at}");
+                assert_eq!(before, inside(&machine), "{what}: killed at write {at}");
+            }
         }
     }
+}
+
+/// For example a kernel is installed while `grub-mkconfig` runs.
+#[test]
+fn a_change_of_another_process_during_a_second_apply_that_fails_stays() {
+    let [.., kept_then_ours, _] = CHOICES;
+    let (machine, plan, mode) = make_second_plan(Machine::debian, kept_then_ours);
+    let host = machine.host().with_programs(|root, words, _| {
+        let ["grub-mkconfig"] = words else { return None };
+        let menu = mkconfig(root);
+        let path = root.join("boot/grub/grub.cfg");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, text + "# theirs\n").unwrap();
+        Some(menu)
+    });
+    let error = write::write(&host, &machine.store(), &plan, &mode).unwrap_err();
+    let BootError::Failed { undone: Some(why), .. } = &error else { panic!("{error}") };
+    assert!(why.contains("another process changed /boot/grub/grub.cfg"), "{why}");
+    assert!(machine.read("boot/grub/grub.cfg").ends_with("# theirs\n"));
+    // The scripts are those of the first apply.
+    assert!(!machine.path("etc/grub.d/07_cpushield").exists());
+    assert!(machine.read("etc/grub.d/42_cpushield").contains(FIRST));
 }
 
 #[test]

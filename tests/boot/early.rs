@@ -419,3 +419,23 @@ fn systemd_accepts_the_units() {
     }
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// The journal alone names the sockets of an earlier installation.
+#[test]
+fn a_damaged_journal_is_an_error_and_nothing_is_written() {
+    let machine = make_machine(InitSystem::Systemd);
+    let (host, store) = (simulate_rc_programs(machine.host()), machine.store());
+    let call = with_helpers(make_start_command("/usr/bin/cpushield"), TWO_SHIELDS);
+    early::install(&host, &store, &call).unwrap();
+    let before = machine.files();
+    store.replace_json(early::JOURNAL, &"torn").unwrap();
+    let plain = make_start_command("/usr/bin/cpushield");
+    let installed = early::install(&host, &store, &plain).unwrap_err();
+    let removed = early::remove(&host, &store, RunningUnit::Kept).unwrap_err();
+    for error in [installed, removed] {
+        assert!(matches!(error, BootError::Journal { .. }), "{error}");
+        let text = cpushield::failure::Failure::from(error).to_string();
+        assert!(text.contains("Made by cpushield"), "{text}");
+    }
+    assert_eq!(before, machine.files());
+}

@@ -100,9 +100,13 @@ fn a_kernel_without_nohz_full_gets_isolcpus_for_one_core_and_never_nohz_full() {
     assert_eq!(words(&plan), ["rcu_nocbs=3", "isolcpus=3"]);
     assert_eq!(plan.proves.to_string(), "3");
     let why: Vec<String> = plan.why.iter().map(ToString::to_string).collect();
-    let price = "isolcpus= keeps all other programs off CPU 3 until you boot without it; to choose \
-                 other CPUs: --cpus LIST";
+    let price = "with isolcpus=, the scheduler places no other program on CPU 3 until you boot \
+                 without it; a program can still pin itself there; to choose other CPUs: --cpus \
+                 LIST";
     assert_eq!(why.first().map(String::as_str), Some(price));
+    // A note would only repeat it.
+    let warnings = plan.warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert!(!warnings.iter().any(|it| it.contains("can still pin itself")), "{warnings:?}");
     let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
     assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1", "isolcpus=2-3"]);
     let mut off = request_cpus("2-3");
@@ -215,7 +219,7 @@ fn the_flags_of_isolcpus_are_one_word_with_its_price_and_status_compares_it() {
     ] {
         let plan = on(names);
         assert_eq!(words(&plan).last(), Some(&word));
-        let price = "keeps all other programs off CPU 2-3 until you boot without it";
+        let price = "the scheduler places no other program on CPU 2-3 until you boot without it";
         let warned = plan.warnings.iter().any(|warning| warning.to_string().contains(price));
         assert_eq!(warned, has_price, "{names:?}");
     }

@@ -322,6 +322,13 @@ fn foreign_or_unparsable_files_are_left_alone() {
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap_err();
     assert!(matches!(error, BootError::Foreign { .. }), "{error}");
     machine.remove("etc/grub.d/07_cpushield");
+    // So is one that only has the name of a script that would be removed.
+    let (foreign, text) = ("etc/grub.d/42_cpushield", "#!/bin/sh\ntrue\n");
+    machine.write(foreign, text);
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
+    assert_eq!(machine.read(foreign), text);
+    machine.remove(foreign);
     // An edit of grub.cfg by hand would be lost.
     let cfg = machine.read("boot/grub/grub.cfg");
     machine.write("boot/grub/grub.cfg", &format!("{cfg}# by hand\n"));

@@ -14,10 +14,16 @@ use cpushield_linux::{Host, InjectedFault};
 const UNIT: &str = "etc/systemd/system/cpushield-trial.service";
 const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.service";
 
+/// What the units of a trial run.
+fn program() -> Option<write::TrialProgram> {
+    let [program, state_dir] = ["/usr/bin/cpushield", "/var/lib/cpushield"].map(str::to_owned);
+    Some(write::TrialProgram { program, state_dir })
+}
+
 fn arm(machine: &Machine) {
-    let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
+    let program = program();
     machine.write("etc/systemd/system/README", "");
-    let mode = WriteMode { term: write::ParameterTerm::Trial, unit, ..WriteMode::default() };
+    let mode = WriteMode { term: write::ParameterTerm::Trial, program, ..WriteMode::default() };
     let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
     write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
     assert!(machine.path(LINK).exists());
@@ -60,10 +66,10 @@ fn a_trial_that_cannot_be_reached_in_time_is_undone() {
         let machine = Machine::debian();
         machine.save("saved_entry", "0");
         machine.write("etc/systemd/system/README", "");
-        let unit = Some(("/usr/bin/cpushield".to_owned(), "/var/lib/cpushield".to_owned()));
+        let program = program();
         let mode = WriteMode {
             term: write::ParameterTerm::Trial,
-            unit,
+            program,
             until: Some(until),
             ..WriteMode::default()
         };

@@ -8,8 +8,8 @@ use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, DefaultEntry, WriteMode};
 use cpushield::boot::{
-    BootError, BootPlan, SettledAs, WrittenParameters, earlier, loaders, read_journal, status,
-    trial,
+    BootError, BootPlan, SettledAs, TrialDeadline, TrialGoal, WrittenParameters, earlier, loaders,
+    read_journal, status, trial,
 };
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_written_blocks;
@@ -304,6 +304,37 @@ fn the_end_of_a_trial_over_written_words_killed_at_any_write_is_finished_later()
     }
 }
 
+/// Only the trial writes the entry of that kernel, which existed before.
+#[test]
+fn the_entry_of_a_kernel_that_only_the_trial_has_chosen_survives_a_killed_end() {
+    let [_, real_time, ..] = &LOADERS;
+    let all = OnceLoader { kernels: Some("*"), ..*real_time };
+    let make = || {
+        let machine = (all.make)();
+        machine.install("6.9.1", false);
+        real_time.apply(&machine, "2-3", DefaultEntry::Ours);
+        machine
+    };
+    let first = boot_files(&make());
+    let mut undone = 0;
+    for at in 0.. {
+        let machine = make();
+        all.arm(&machine, &(all.host)(&machine)).unwrap();
+        all.boot(&machine, "b2\n", SECOND);
+        let killed = (all.host)(&machine).failing(InjectedFault::Stop { at });
+        if trial::conclude(&killed, &machine.store(), &[]).is_ok() {
+            break;
+        }
+        // The next boot does not have the words of the trial.
+        all.boot(&machine, "b3\n", FIRST);
+        if conclude(&all, &machine).is_ok_and(|end| end == SettledAs::TakenBack) {
+            assert_eq!(first, boot_files(&machine), "killed at write {at}");
+            undone += 1;
+        }
+    }
+    assert!(undone > 1, "{undone}");
+}
+
 #[test]
 fn a_trial_of_a_part_of_the_written_words_is_refused() {
     let [grub, ..] = &LOADERS;
@@ -316,6 +347,28 @@ fn a_trial_of_a_part_of_the_written_words_is_refused() {
     let error = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap_err();
     let why = format!("cannot try nohz_full=2-3 rcu_nocbs=2-3: {FIRST} is already written");
     assert!(error.to_string().starts_with(&why), "{error}");
+    assert_eq!(between, machine.files());
+}
+
+/// Otherwise the options of the second command would be lost without a word.
+#[test]
+fn a_pending_trial_is_not_repeated_with_another_default_entry_or_deadline() {
+    let [grub, ..] = &LOADERS;
+    let machine = grub.make_armed();
+    let between = machine.files();
+    let plan = grub.plan(&machine, "3");
+    let [program, state_dir] = ["/usr/bin/cpushield", "/var/lib/cpushield"].map(str::to_owned);
+    let until = Some(TrialDeadline { goal: TrialGoal::Login, within_s: 600 });
+    let same = WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() };
+    let other_default = WriteMode { default_entry: DefaultEntry::Kept, ..same.clone() };
+    let program = Some(write::TrialProgram { program, state_dir });
+    let other_deadline = WriteMode { program, until, ..same.clone() };
+    for mode in [other_default, other_deadline] {
+        let error = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap_err();
+        assert!(matches!(error, BootError::TrialPending { .. }), "{error}");
+    }
+    let written = write::write(&machine.host(), &machine.store(), &plan, &same).unwrap();
+    assert_eq!(written.files, [""; 0]);
     assert_eq!(between, machine.files());
 }
 
@@ -333,6 +386,8 @@ fn a_pending_trial_is_neither_replaced_nor_made_permanent() {
             let error = write::write(&host, &machine.store(), &plan, &mode).unwrap_err();
             assert!(matches!(error, BootError::TrialPending { .. }), "{}: {error}", loader.name);
             assert_eq!(between, machine.files());
+            let error = write::preview(&host, &machine.store(), &plan, &mode).unwrap_err();
+            assert!(matches!(error, BootError::TrialPending { .. }), "{}: {error}", loader.name);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod cpuset_file;
 mod logging;
+mod optional_reader;
 mod regular_reader;
 mod writer;
 

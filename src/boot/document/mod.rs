@@ -107,6 +107,9 @@ pub struct WantedParameter {
     pub substitute: Option<String>,
     /// Whether the running kernel was booted with it.
     pub booted: bool,
+    /// Whether it is in force there; `None` when the kernel was not booted with it, or does not
+    /// show it.
+    pub in_force: Option<bool>,
     /// The same parameter with another value, which it was booted with.
     pub instead: Option<String>,
     /// Whether every chosen kernel already gets it, from the loader's own configuration.

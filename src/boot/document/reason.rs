@@ -18,10 +18,18 @@ pub enum BootReason {
         /// These CPUs.
         cpus: CpuSet,
     },
-    /// `isolcpus=` takes CPUs from all other programs, and no CPUs were requested: only one core.
+    /// With `isolcpus=` the scheduler places no program on the CPUs, and no CPUs were requested:
+    /// only one core.
     IsolatedCore {
         /// The CPUs of that core.
         cpus: CpuSet,
+    },
+    /// The running boot has a list with these CPUs, but they share a core with the boot CPU.
+    BootSibling {
+        /// These CPUs.
+        cpus: CpuSet,
+        /// The boot CPU.
+        boot: usize,
     },
     /// A row of an experiment has these parameters.
     MeasuredRow {
@@ -85,10 +93,16 @@ impl fmt::Display for BootReason {
             ),
             BootReason::IsolatedCore { cpus } => write!(
                 f,
-                "isolcpus= keeps all other programs off {} until you boot without it; to choose \
-                 other CPUs: --cpus LIST",
+                "with isolcpus=, the scheduler places no other program on {} until you boot \
+                 without it; a program can still pin itself there; to choose other CPUs: --cpus \
+                 LIST",
                 named(cpus)
             ),
+            BootReason::BootSibling { cpus, boot } => {
+                let (is, its) = if cpus.len() == 1 { ("is", "its") } else { ("are", "their") };
+                let cpus = named(cpus);
+                write!(f, "{cpus} {is} left out: {its} sibling CPU {boot} is the boot CPU")
+            }
             BootReason::MeasuredRow { row, file } => {
                 write!(f, "row {row:?} of {file} was measured with these parameters")
             }

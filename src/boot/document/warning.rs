@@ -1,7 +1,7 @@
 //! What the user should know before boot files are changed. Pure.
 
 use super::lint_finding::LintFinding;
-use super::reason::{NextReason, UnknownReason};
+use super::reason::{NextReason, ParameterSkipReason, UnknownReason};
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::{
@@ -51,6 +51,18 @@ pub enum BootWarning {
             schemars(with = "crate::with_text::WithText<UnknownReason>")
         )]
         why: UnknownReason,
+    },
+    /// A parameter was requested by its name, but no chosen kernel gets it.
+    RequestInapplicable {
+        /// The parameter's name.
+        parameter: String,
+        /// Why not.
+        #[serde(with = "with_text")]
+        #[cfg_attr(
+            feature = "schema",
+            schemars(with = "crate::with_text::WithText<ParameterSkipReason>")
+        )]
+        reason: ParameterSkipReason,
     },
     /// It is unknown whether a chosen kernel has a parameter.
     ParameterUndecided {
@@ -151,6 +163,9 @@ impl fmt::Display for BootWarning {
             BootWarning::ParameterUnknown { version, parameter, why } => {
                 write!(f, "kernel {version} does not support {parameter}: {why}")?;
             }
+            BootWarning::RequestInapplicable { parameter, reason } => {
+                write!(f, "{parameter} was requested, but does nothing: {reason}")?;
+            }
             BootWarning::ParameterUndecided { version, parameter, backported } => {
                 write!(f, "it is unknown whether kernel {version} supports {parameter}")?;
                 if *backported {
@@ -173,7 +188,8 @@ impl fmt::Display for BootWarning {
             BootWarning::DomainPlanned { cpus, refusing } => {
                 write!(
                     f,
-                    "isolcpus= keeps all other programs off CPU {cpus} until you boot without it"
+                    "with isolcpus=, the scheduler places no other program on CPU {cpus} until you \
+                     boot without it; a program can still pin itself there"
                 )?;
                 write_refusing(f, refusing.as_deref())?;
             }

@@ -211,7 +211,9 @@ impl fmt::Display for WordFault {
             WordFault::Planned { planned, .. } => {
                 write!(f, "contradicts {planned}, which is planned for these CPUs")
             }
-            WordFault::UnknownName => f.write_str("is not in kernel-parameters.txt of Linux 6.12"),
+            WordFault::UnknownName => f.write_str(
+                "is not in kernel-parameters.txt of Linux 6.12, the list that cpushield contains",
+            ),
             WordFault::UnknownValue { takes } => {
                 write!(
                     f,

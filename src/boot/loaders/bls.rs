@@ -5,7 +5,7 @@
 
 use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderPageRow,
-    ParameterAssignment,
+    ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, split_key,
@@ -131,7 +131,8 @@ impl BootLoader for BlsLoader {
                 mode: 0o755,
             });
         }
-        plan.removed = list_files(host).into_iter().filter(|path| is_ours(path)).collect();
+        let named = list_files(host).into_iter().filter(|path| is_ours(path));
+        plan.removed = find_own(host, self, named)?;
         Ok(plan)
     }
 

@@ -183,6 +183,23 @@ pub fn generator_of<'a>(loader: &'a dyn BootLoader, path: &str) -> Option<&'a dy
     loader.generator().filter(|generator| generator.generates(path))
 }
 
+/// Those of these files that exist and that cpushield wrote. A file that only has the name of one
+/// of them is left alone.
+pub(super) fn find_own(
+    host: &Host,
+    loader: &dyn BootLoader,
+    paths: impl Iterator<Item = String>,
+) -> Result<Vec<String>, BootError> {
+    let mut own = Vec::new();
+    for path in paths {
+        let present = host.read_bytes_if_present(&path)?;
+        if present.is_some_and(|bytes| loader.is_ours(&path, &bytes)) {
+            own.push(path);
+        }
+    }
+    Ok(own)
+}
+
 /// One boot loader.
 pub trait BootLoader: Sync {
     /// Its name.

@@ -6,10 +6,10 @@
 
 use super::boot_loader::{
     BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    LoaderPageRow, MenuGenerator, ParameterAssignment,
+    LoaderPageRow, MenuGenerator, ParameterAssignment, find_own,
 };
 use super::entry_purpose::find_purpose;
-use super::grub_environment::{self, locate, read_if_present};
+use super::grub_environment::{self, locate};
 use super::systemd_boot::is_started_by_systemd_boot;
 use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
@@ -100,8 +100,8 @@ impl BootLoader for GrubLoader {
         };
         let bytes = generator::script(assignment.rule, assignment.words, name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
-        let others = others.iter().filter(|path| host.exists(path));
-        let removed = others.map(|path| (*path).to_owned()).collect();
+        let others = others.iter().map(|path| (*path).to_owned());
+        let removed = find_own(host, self, others)?;
         let edits = vec![FileEdit { path: path.to_owned(), bytes, mode: 0o755 }];
         Ok(BootFilePlan { edits, removed, generated })
     }
@@ -213,7 +213,7 @@ fn read_files(host: &Host, dir: &str) -> Result<GrubFiles, BootError> {
     let menu = menu::parse(&text)
         .map_err(|error| BootError::Unparsable { path: path.clone(), why: error.to_string() })?;
     let env_path = format!("{dir}/grubenv");
-    let variables = match read_if_present(host, &env_path)? {
+    let variables = match host.read_bytes_if_present(&env_path)? {
         Some(block) => env::parse(&block)
             .map_err(|error| BootError::Unparsable { path: env_path, why: error.to_string() })?,
         None => Vec::new(),

@@ -12,15 +12,6 @@ pub(in crate::boot) fn locate(host: &Host) -> Option<(&'static str, &'static str
     DIRS.iter().find(|(dir, _)| host.exists(&format!("{dir}/grub.cfg"))).copied()
 }
 
-/// The bytes of a file; `None` when it does not exist.
-pub(super) fn read_if_present(host: &Host, path: &str) -> Result<Option<Vec<u8>>, Error> {
-    match host.read_bytes(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 /// Sets `next_entry` in GRUB's environment block.
 pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
     let Some((dir, program)) = locate(host) else { return Err(BootError::NoTrial) };
@@ -38,7 +29,7 @@ pub(super) fn arm(host: &Host, entry: &str) -> Result<(), BootError> {
 pub(super) fn disarm(host: &Host, entry: &str) -> Result<(), BootError> {
     let Some((dir, program)) = locate(host) else { return Ok(()) };
     let block = format!("{dir}/grubenv");
-    let Some(bytes) = read_if_present(host, &block)? else { return Ok(()) };
+    let Some(bytes) = host.read_bytes_if_present(&block)? else { return Ok(()) };
     let variables = env::parse(&bytes).unwrap_or_default();
     // GRUB empties the variable when it has used it, and keeps the line.
     let is_ours = variables

@@ -10,7 +10,7 @@
 
 use super::boot_loader::{
     BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry, LoaderPageRow,
-    ParameterAssignment,
+    ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, unparsable,
@@ -198,10 +198,7 @@ impl BootLoader for RaspberryLoader {
         let Some((dir, text, config)) = locate(host)? else { return Ok(BootFilePlan::default()) };
         let ours = [format!("{dir}/{TRYBOOT}"), format!("{dir}/{}", config.path_of(CMDLINE))];
         if assignment.position == EntryPosition::First {
-            let ours = ours
-                .into_iter()
-                .filter(|path| host.read_bytes(path).is_ok_and(|bytes| self.is_ours(path, &bytes)));
-            let removed = ours.collect();
+            let removed = find_own(host, self, ours.into_iter())?;
             return Ok(BootFilePlan { removed, ..LINES.plan_files(host, assignment)? });
         }
         // The firmware knows only one `tryboot.txt`.

@@ -106,7 +106,7 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
 pub(super) const DOMAIN: KernelParameter = KernelParameter {
     name: "isolcpus-domain",
     keyword: "isolcpus",
-    summary: "keep all other programs off these CPUs until you boot without it",
+    summary: "let the scheduler place no other program on these CPUs until you boot without it",
     page: "\
 Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
 Only a program that requests such a CPU runs on it. This is the method of the LinuxCNC wiki.

@@ -3,6 +3,7 @@
 
 use crate::causes::Cause;
 use crate::documents::evidence::{CpuEvidence, Evidence, GapAttribution, GapPart, GapStatistics};
+use crate::latency::percent_of;
 use crate::report::blocks::TextLine;
 use crate::report::table::span;
 
@@ -38,10 +39,8 @@ pub(super) fn gap_lines(evidence: &Evidence, seen: &CpuEvidence) -> Vec<TextLine
 }
 
 fn percent(part: u64, whole: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
-    let percent = part as f64 * 100.0 / whole.max(1) as f64;
     // A part must not be rounded up to the whole.
-    let percent = if part < whole { percent.min(99.99) } else { 100.0 };
+    let percent = if part < whole { percent_of(part, whole).min(99.99) } else { 100.0 };
     format!("{percent:.2} %")
 }
 
