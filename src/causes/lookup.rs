@@ -68,7 +68,8 @@ pub fn find_subject(shown: &str) -> Option<ExplainSubject> {
     {
         // A function can run for this cause and also interrupt other CPUs: the cause decides.
         let known = known::find_by_name(rest).filter(|known| known.cause == cause);
-        let known = known.filter(|_| cause == Cause::Workqueue).map(ExplainSubject::Known);
+        let known = known.filter(|_| cause == Cause::Workqueue && topics::find(rest).is_none());
+        let known = known.map(ExplainSubject::Known);
         return known.or_else(|| find_subject(rest)).or(Some(ExplainSubject::Cause(cause)));
     }
     if let Some(InterruptPurpose::Operation { operation, .. }) = InterruptPurpose::from_shown(shown)

@@ -750,13 +750,13 @@ instrument = "spin"
             (format!("{row}boot = [\"idle=pol\"]\n{column}"), "; did you mean idle=poll?"),
             (
                 format!("{row}boot = [\"isolcpus=io_queue,{{cpus}}\"]\n{column}"),
-                "; cpushield explain isolcpus-io-queue; for a kernel that has it: allow_unknown = \
-                 true",
+                "; if your kernel has that patch series: allow_unknown = true; about the word: \
+                 cpushield explain isolcpus-io-queue",
             ),
             (
                 format!("{row}boot = [\"nohz_full\"]\n{column}"),
-                "; cpushield explain nohz-full-without-list; for a kernel that has it: \
-                 allow_unknown = true",
+                "; if your kernel has that patch series: allow_unknown = true; about the word: \
+                 cpushield explain nohz-full-without-list",
             ),
             (
                 format!("{row}boot = [\"zzqwyx_own\"]\n{column}"),

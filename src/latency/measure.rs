@@ -689,7 +689,7 @@ pub(super) mod tests {
         );
         assert!(
             doubts_text(LatencyFigures { early: 1, ..figures.clone() })
-                .contains("before they were due")
+                .contains("before the due time")
         );
         let woken =
             LatencyFigures { slow: 2, slowest_ns: 70_000, max_ns: 80_000, ..figures.clone() };

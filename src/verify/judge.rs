@@ -660,7 +660,7 @@ mod tests {
             e.cpus[0].gaps = Some(GapStatistics { overflow: 2, ..gaps(40_000, 900) });
             e.cpus[0].joined.as_mut().unwrap().unjoined = 1;
         });
-        let too_fast = "3 gaps and interruptions are too close together to be matched";
+        let too_fast = "3 of the gaps and interruptions could not be matched";
         assert_eq!(state(&lost), (VerdictState::Unknown, vec![too_fast.to_owned()]));
         assert_eq!(state(&with(lost, |e| e.guest = Some(true))).0, VerdictState::Holds);
         // A shield cannot keep the hypervisor away; its gaps count only against a gap limit.
@@ -758,7 +758,7 @@ mod tests {
             (gate.held, texts(&gate.why))
         };
         let unknown =
-            "50 interrupts have no trace event, so the trace did not count them".to_owned();
+            "the trace did not count 50 interrupts, which caused no trace event".to_owned();
         assert_eq!(held(false, 120), (None, vec![unknown]));
         assert_eq!(held(false, 150), (Some(true), Vec::new()));
         assert_eq!(held(false, 90), (Some(false), Vec::new()));
