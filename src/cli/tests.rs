@@ -217,3 +217,25 @@ fn the_help_of_a_priority_states_the_accepted_range() {
         }
     }
 }
+
+#[test]
+fn the_values_of_options_are_not_taken_for_the_subcommand() {
+    let mut lines = vec![
+        ("run --bad", true),
+        ("--quiet run --bad", true),
+        ("--log=a.log run --bad", true),
+        ("status --bad run", false),
+        ("--state run status --bad", false),
+        ("--bad", false),
+    ];
+    let global = GlobalArgs::augment_args(clap::Command::default());
+    let with_value = global.get_arguments().filter(|arg| arg.get_action().takes_values());
+    let with_value: Vec<String> =
+        with_value.map(|arg| format!("--{} FILE run --bad", arg.get_long().unwrap())).collect();
+    assert!(with_value.len() >= 3, "{with_value:?}");
+    lines.extend(with_value.iter().map(|line| (line.as_str(), true)));
+    for (line, expected) in lines {
+        let args = ["cpushield"].into_iter().chain(line.split(' ')).map(OsString::from);
+        assert_eq!(is_run(&args.collect::<Vec<_>>()), expected, "{line}");
+    }
+}
