@@ -6,8 +6,8 @@ use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
-    cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
+    boot_cpu, boot_preparation, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
+    cpus_without_partition, cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
@@ -21,9 +21,9 @@ use std::cmp::Reverse;
 const CLUSTER_CORES: usize = 2;
 
 /// The rank of a unit, best first: outside the active version of the shield, preparation at boot,
-/// weakness, immovable interrupts. The last is not known where a shield is active, and a repeated
-/// request must not move a shield.
-type UnitRank = (bool, UnitPreparation, u32, usize);
+/// without a possible partition, weakness, immovable interrupts. The last is not known where a shield
+/// is active, and a repeated request must not move a shield.
+type UnitRank = (bool, UnitPreparation, bool, u32, usize);
 
 /// Which CPUs of a unit were prepared at boot, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,8 @@ struct CpuPicker<'a> {
     cores: Vec<CpuSet>,
     clusters: Vec<CpuSet>,
     prepared: CpuSet,
+    /// The CPUs that the kernel cannot make a partition.
+    no_partition: CpuSet,
     /// The CPUs of the active version of this shield; empty if there is none.
     active: &'a CpuSet,
     /// The CPUs of the other shields.
@@ -65,6 +67,7 @@ pub(super) fn choose_by_topology(
         ),
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
+        no_partition: cpus_without_partition(machine),
         active: &live.replaced_cpus,
         others: live.cpus(),
     };
@@ -202,7 +205,8 @@ impl CpuPicker<'_> {
     fn rank(&self, unit: &CpuSet) -> UnitRank {
         let inactive = !unit.intersects(self.active);
         let irqs = count_immovable_irqs(self.machine, unit);
-        (inactive, self.preparation(unit), weakness(self.machine, unit), irqs)
+        let refused = unit.intersects(&self.no_partition);
+        (inactive, self.preparation(unit), refused, weakness(self.machine, unit), irqs)
     }
 
     fn preparation(&self, unit: &CpuSet) -> UnitPreparation {
@@ -343,8 +347,11 @@ impl CpuPicker<'_> {
             notes.add_reason(ChoiceReason::PreparedAtBoot {
                 cpus: named.clone(),
                 prepared: self.prepared.clone(),
-                from_command_line: self.machine.isolated_somehow().is_empty(),
+                by: boot_preparation(self.machine),
             });
+        }
+        if !self.no_partition.is_empty() && !cpus.intersects(&self.no_partition) {
+            notes.add_reason(ChoiceReason::NoPartition { cpus: self.no_partition.clone() });
         }
         if weakness(self.machine, cpus) == 0
             && units.iter().any(|unit| weakness(self.machine, unit) > 0)
