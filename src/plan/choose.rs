@@ -381,6 +381,26 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_is_too_large_is_refused_with_one_that_is_possible() {
+        let refused = |machine: &Machine, request: ShieldRequest| {
+            let refused = choose(machine, &request).unwrap_err();
+            (refused.to_string(), refused.is_usage(), refused.hints())
+        };
+        let (text, usage, hints) = refused(&plain(2), count(2));
+        assert!(text.ends_with("1: the core of the boot CPU remains a housekeeping CPU"), "{text}");
+        assert!(usage);
+        assert_eq!(hints, ["request fewer CPUs: --count 1"]);
+        let nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        let of_node = ShieldRequest { node: Some(1), ..count(2) };
+        let (text, _, hints) = refused(&nodes, of_node.clone());
+        assert!(text.contains("one CPU of each node"), "{text}");
+        let whole = "or shield the whole node: --whole-node instead of --count";
+        assert_eq!(hints, ["request fewer CPUs: --count 1", whole]);
+        let (_, _, hints) = refused(&nodes, ShieldRequest { count: Some(3), ..of_node });
+        assert_eq!(hints, ["request fewer CPUs: --count 1"]);
+    }
+
+    #[test]
     fn an_offline_sibling_comes_online_with_smt() {
         let mut four = plain(4);
         (four.topology.present, four.topology.offline) = (set("0-4"), set("4"));
@@ -436,8 +456,14 @@ mod tests {
         let of_boot = ShieldRequest { node: Some(0), ..request() };
         for (machine, asked) in [(&two, of_boot), (&plain(4), request())] {
             let refused = choose(machine, &whole(asked)).unwrap_err();
-            assert!(matches!(refused, PlanRefusal::Node(NodeRefusal::NoneWhole { .. })));
+            assert!(matches!(refused, PlanRefusal::Node(NodeRefusal::BootNode { node: 0, .. })));
+            assert!(refused.is_usage());
         }
+        // The hint about a list is a request that can be planned.
+        let of_boot = whole(ShieldRequest { node: Some(0), ..request() });
+        let hints = choose(&two, &of_boot).unwrap_err().hints();
+        assert_eq!(hints.last().unwrap(), "or list its CPUs: --whole-node --cpus 0-1");
+        assert!(choose(&two, &whole(list("0-1"))).is_ok());
         assert_eq!(choose(&two, &whole(count(1))), Err(NodeRefusal::WholeAndPart.into()));
         // Idle siblings are in the node too.
         let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &[], &["0-1,4-5", "2-3,6-7"]);

@@ -21,8 +21,8 @@ use std::cmp::Reverse;
 const CLUSTER_CORES: usize = 2;
 
 /// The rank of a unit, best first: outside the active version of the shield, preparation at boot,
-/// without a possible partition, weakness, immovable interrupts. The last is not known where a shield
-/// is active, and a repeated request must not move a shield.
+/// without a possible partition, weakness, immovable interrupts. The last is not known where a
+/// shield is active, and a repeated request must not move a shield.
 type UnitRank = (bool, UnitPreparation, bool, u32, usize);
 
 /// Which CPUs of a unit were prepared at boot, best first.
@@ -86,7 +86,8 @@ pub(super) fn choose_by_topology(
         return Err(PlanRefusal::NoOwnCache { level: cache_level(level), place });
     }
     if request.whole_node && units.is_empty() {
-        return Err(NodeRefusal::NoneWhole { place }.into());
+        let refusal = picker.boot_node().unwrap_or(NodeRefusal::NoneWhole { place });
+        return Err(refusal.into());
     }
     let count = request.count.unwrap_or(1).max(1);
     let taken = match request.count {
@@ -104,7 +105,14 @@ pub(super) fn choose_by_topology(
             return Err(PlanRefusal::HeldByCpusets { count, possible: work.len(), sets, of_cset });
         }
         let halves = !has_halves && picker.cores.iter().any(|core| core.len() > 1);
-        return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
+        return Err(PlanRefusal::TooMany {
+            count,
+            possible: work.len(),
+            place,
+            halves,
+            several_nodes: online_of_nodes(machine).count() > 1,
+            whole_node: picker.is_whole_free_node(&allowed, count),
+        });
     }
     picker.explain(&units, &cpus, &work, notes);
     Ok(SplitCpus { idle: cpus.difference(&work), cpus })
@@ -194,6 +202,23 @@ impl CpuPicker<'_> {
         });
         units.sort_by_key(|unit| (self.rank(unit), Reverse(unit.last())));
         units
+    }
+
+    /// The refusal to shield the boot CPU's node as a whole, if it is requested or the only one.
+    fn boot_node(&self) -> Option<NodeRefusal> {
+        let boot = boot_cpu(self.machine)?;
+        let (node, cpus) = online_of_nodes(self.machine).find(|(_, cpus)| cpus.contains(boot))?;
+        let only = online_of_nodes(self.machine).count() == 1;
+        let cpus = (!only).then_some(cpus);
+        (only || self.request.node == Some(node)).then_some(NodeRefusal::BootNode { node, cpus })
+    }
+
+    /// Whether these CPUs are a node without the boot CPU that has as many CPUs for programs.
+    fn is_whole_free_node(&self, allowed: &CpuSet, count: usize) -> bool {
+        let node = online_of_nodes(self.machine).find(|(_, cpus)| cpus == allowed);
+        let boot = boot_cpu(self.machine);
+        node.is_some_and(|(_, cpus)| !boot.is_some_and(|boot| cpus.contains(boot)))
+            && self.working_cpus(allowed).len() >= count
     }
 
     /// Whether a node would keep no housekeeping CPU, and that is not requested.
