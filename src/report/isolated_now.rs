@@ -51,7 +51,7 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
                 "the kernel can stop the tick, but only when booted with nohz_full=".to_owned()
             }
             Some(false) => {
-                "this kernel cannot stop the tick (built without CONFIG_NO_HZ_FULL)".to_owned()
+                "this kernel cannot stop the tick (CONFIG_NO_HZ_FULL, since 3.10)".to_owned()
             }
             None => "it is unknown whether the kernel can stop the tick".to_owned(),
         });

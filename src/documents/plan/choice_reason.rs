@@ -161,14 +161,7 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::PreparedAtBoot { cpus, prepared, by } => {
                 write_preparation(f, cpus, prepared, *by)
             }
-            ChoiceReason::NoPartition { cpus } => write!(
-                f,
-                "{} {} in isolcpus=. Kernels from {} to 6.17.2 cannot make such a CPU a partition, \
-                 so other CPUs come first.",
-                named(cpus),
-                if cpus.len() == 1 { "is" } else { "are" },
-                PARTITION_REFUSES_ISOLCPUS.start
-            ),
+            ChoiceReason::NoPartition { cpus } => write_no_partition(f, cpus),
             ChoiceReason::FastestKind { cpus } => {
                 write!(f, "{}: the fastest kind of core in this machine.", named(cpus))
             }
@@ -210,6 +203,17 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::Settings(settings) => write!(f, "Settings {settings}."),
         }
     }
+}
+
+fn write_no_partition(f: &mut fmt::Formatter<'_>, cpus: &CpuSet) -> fmt::Result {
+    write!(
+        f,
+        "{} {} in isolcpus=. Kernels from {} to 6.17.2 cannot make such a CPU a partition, so \
+         other CPUs come first.",
+        named(cpus),
+        if cpus.len() == 1 { "is" } else { "are" },
+        PARTITION_REFUSES_ISOLCPUS.start
+    )
 }
 
 fn write_preparation(
