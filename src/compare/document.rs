@@ -129,7 +129,7 @@ pub enum DifferenceScope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FigureRow {
-    /// The subject: `1ms threads`, the name of a load; empty for the whole run.
+    /// The subject: `1 ms threads`, the name of a load; empty for the whole run.
     pub subject: String,
     /// The figure.
     #[serde(flatten)]

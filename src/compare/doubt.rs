@@ -126,7 +126,7 @@ pub enum PairNote {
     OnlyInOneGroup {
         /// The group.
         group: String,
-        /// The role of the threads: `1ms threads`.
+        /// The role of the threads: `1 ms threads`.
         role: String,
     },
     /// The groups have different numbers of runs.

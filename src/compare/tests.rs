@@ -216,7 +216,7 @@ fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     let mut doubtful = after.clone();
     latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
     let all = compare(&[before.clone(), doubtful]).unwrap();
-    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: it ended early"]);
+    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1 ms: it ended early"]);
     assert_eq!(answers(&all.pairs[0]), [FindingAnswer::Unknown; 6]);
     let doubtful = FindingReason::DoubtfulRuns { runs: vec!["after1".to_owned()] };
     assert_eq!(all.pairs[0].rows[0].finding.why, [doubtful]);
