@@ -1,7 +1,7 @@
 //! `cpushield mask`: converts between CPU lists and hexadecimal masks.
 
 use super::GlobalArgs;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
 use super::paint::show;
 use crate::documents::cpu_sets::MaskDocument;
 use crate::failure::Failure;
@@ -30,7 +30,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield mask 0-3,8", "the mask of a list"),
         ("cpushield mask 0x80", "the list of a mask"),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.
