@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::report::cpu_set_blocks;
 use crate::ui::Ui;
 use crate::workflow::cpu_names::read_names;
-use crate::workflow::list_or_mask::{WordNotation, parse_set};
+use crate::workflow::list_or_mask::{WordNotation, other_reading, parse_set};
 
 /// Convert between CPU lists and masks
 ///
@@ -40,7 +40,10 @@ pub(super) const HELP: HelpTail = HelpTail {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &MaskArgs) -> Result<(), Failure> {
     let notation = if args.mask { WordNotation::Mask } else { WordNotation::Detected };
     let names = read_names(&global.open(ui)?.host);
-    let sets = args.words.iter().map(|word| parse_set(word, notation, &names));
-    let document = MaskDocument::new(sets.collect::<Result<Vec<_>, _>>()?);
+    let sets = args
+        .words
+        .iter()
+        .map(|word| Ok((parse_set(word, notation, &names)?, other_reading(word, notation))));
+    let document = MaskDocument::new(sets.collect::<Result<Vec<_>, Failure>>()?);
     show(ui, &document, || cpu_set_blocks(&document))
 }
