@@ -106,6 +106,19 @@ impl fmt::Display for CpuSelectionError {
 
 impl std::error::Error for CpuSelectionError {}
 
+impl CpuSelectionError {
+    /// What to do next, where the form of the text is right; `None` if the form is wrong.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            CpuSelectionError::NoneOfMachine { text } if text == "isolated" => {
+                Some("let cpushield choose: cpushield plan --count 1".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A selection of CPUs, as text with a valid form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuSelection(String);

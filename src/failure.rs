@@ -232,6 +232,9 @@ impl From<crate::compare::CompareError> for Failure {
             CompareError::Shields { .. } => {
                 failure.hint("make one group per shield: a=a1.json,a2.json b=b1.json,b2.json")
             }
+            CompareError::Kinds { .. } => {
+                failure.hint("compare two outputs of the same subcommand")
+            }
             CompareError::Nothing { .. } => {
                 failure.hint("measure both groups with the same --thread periods")
             }

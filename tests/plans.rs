@@ -7,7 +7,7 @@ use cpushield::plan::{CpuChoice, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
 use cpushield::report;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
-use cpushield::report::plan::PlanDetail;
+use cpushield::report::plan::{PlanDetail, PlannedMachine};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
@@ -135,7 +135,7 @@ fn recorded_machines_are_planned_as_expected() {
         let machine = survey(&host, &tunables::reads());
         let text = match plan(&machine, &ShieldRequest::default()) {
             Ok(plan) => terminal_blocks(
-                &report::plan::blocks(&plan, PlanDetail::EveryChange),
+                &report::plan::blocks(&plan, PlanDetail::EveryChange, PlannedMachine::Live),
                 120,
                 &unpainted,
             ),
@@ -153,9 +153,12 @@ fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
     let survey = terminal_blocks(&report::machine::blocks(&machine, &[]), 120, &unpainted);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
     let plan = plan(&machine, &ShieldRequest::default()).unwrap();
-    let text = report::plan::blocks(&plan, PlanDetail::Summary);
+    let text = report::plan::blocks(&plan, PlanDetail::Summary, PlannedMachine::Live);
     let text = terminal_blocks(&text, 120, &unpainted);
-    assert!(text.contains(" 22 interrupts, 12 in use, to CPU 0-2: 1, 2, 3, 4, 5 and 17"), "{text}");
+    assert!(
+        text.contains(" 22 interrupts, 12 in use, to CPUs 0-2: 1, 2, 3, 4, 5 and 17"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -187,7 +190,7 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
                 (
                     "plan",
                     terminal_blocks(
-                        &report::plan::blocks(&plan, PlanDetail::Summary),
+                        &report::plan::blocks(&plan, PlanDetail::Summary, PlannedMachine::Live),
                         width,
                         &unpainted,
                     ),
@@ -195,7 +198,7 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
                 (
                     "plan -v",
                     terminal_blocks(
-                        &report::plan::blocks(&plan, PlanDetail::EveryChange),
+                        &report::plan::blocks(&plan, PlanDetail::EveryChange, PlannedMachine::Live),
                         width,
                         &unpainted,
                     ),

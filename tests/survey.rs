@@ -2,7 +2,7 @@
 
 use cpushield::boot::lint::lint;
 use cpushield::documents::inapplicable::InapplicableReason;
-use cpushield::plan::{ChoiceReason, SkipReason};
+use cpushield::plan::{BootPreparation, ChoiceReason, SkipReason};
 use cpushield::policy::ShieldRequest;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::machine::{blocks, blocks_with_readiness};
@@ -95,7 +95,7 @@ fn facts_missing_from_a_partial_recording_are_unknown() {
     // Isolated CPUs count as prepared, with a doubt.
     assert_eq!(plan.shield.cpus.to_string(), "2");
     let is_shown_by_kernel = |why: &ChoiceReason| {
-        matches!(why, ChoiceReason::PreparedAtBoot { from_command_line: false, .. })
+        matches!(why, ChoiceReason::PreparedAtBoot { by: BootPreparation::Unknown, .. })
     };
     assert!(plan.why.iter().any(is_shown_by_kernel), "{:?}", plan.why);
     assert!(plan.boot.iter().any(|it| it.parameter == "nohz_full=2"), "{:?}", plan.boot);

@@ -37,7 +37,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield add 4711", "move process 4711 into the shield"),
         ("cpushield add --cpu 3 $(pidof control)", "move the process onto shielded CPU 3"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: every process is in the shield"),
         USAGE,
         (
@@ -46,7 +46,7 @@ pub(super) const HELP: HelpTail = HelpTail {
              stay in the shield",
         ),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

@@ -20,13 +20,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
     /// A plan saved with `cpushield plan -o FILE` (`-` is standard input)
-    #[arg(
-        value_name = "PLAN",
-        conflicts_with_all = [
-            "cpus", "count", "near", "node", "whole_node", "share", "siblings", "balance", "workload",
-            "on", "off", "policy", "shield", "all", "disturb",
-        ]
-    )]
+    #[arg(value_name = "PLAN", conflicts_with_all = ONE_SHIELD)]
+    #[arg(conflicts_with_all = ["policy", "all", "disturb"])]
     plan: Option<PathBuf>,
     /// Apply every shield of the policy file; if one cannot be applied, undo the others
     #[arg(long, conflicts_with_all = ONE_SHIELD)]
@@ -54,7 +49,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield apply --cpus 3 --dry-run", "only print the shell commands"),
         ("cpushield apply --all", "apply every shield of the policy"),
     ],
-    exit_codes: Some(APPLY_EXIT_CODES),
+    exit_codes: APPLY_EXIT_CODES,
 };
 
 const APPLY_EXIT_CODES: &[ExitCode] = &[

@@ -4,7 +4,7 @@ use super::GlobalArgs;
 use super::help::{BUG, EXIT_CODES, HelpTail, USAGE};
 use super::input::span;
 use super::paint::show;
-use super::request::RequestArgs;
+use super::request::{ONE_SHIELD, RequestArgs};
 use crate::failure::{Failure, FailureKind};
 use crate::report::{
     boot_plan_blocks, boot_recipe_blocks, boot_status_blocks, boot_trial_blocks,
@@ -99,31 +99,13 @@ struct KernelArgs {
     allow_unknown: bool,
     /// Take the kernel parameters from a row of this experiment (`experiment -o`) instead of a
     /// shield; they are written for the kernel of that measurement
-    #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = SHIELD_OPTIONS)]
+    #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = ONE_SHIELD)]
+    #[arg(conflicts_with_all = ["parameter", "allow_unknown", "policy"])]
     from: Option<PathBuf>,
     /// Name of the row in the --from file
     #[arg(long, value_name = "NAME", requires = "from")]
     row: Option<String>,
 }
-
-/// The options that cannot stand together with `--from`: a row says what they say.
-const SHIELD_OPTIONS: &[&str] = &[
-    "parameter",
-    "allow_unknown",
-    "cpus",
-    "count",
-    "near",
-    "node",
-    "whole_node",
-    "share",
-    "siblings",
-    "balance",
-    "workload",
-    "on",
-    "off",
-    "policy",
-    "shield",
-];
 
 impl KernelArgs {
     /// The same options, as the workflow takes them.
@@ -211,7 +193,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ),
         ("cpushield boot undo", "remove the parameters"),
     ],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: EXIT_CODES,
 };
 
 /// The end of the help of `boot plan`.
@@ -227,7 +209,7 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
             "use the parameters of a row of an experiment",
         ),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: the parameters are listed"),
         USAGE,
         (
@@ -236,7 +218,7 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
              boot loader's files cannot be read",
         ),
         BUG,
-    ]),
+    ],
 };
 
 /// The end of the help of `boot apply`.
@@ -250,12 +232,12 @@ pub(super) const APPLY_HELP: HelpTail = HelpTail {
         ),
         ("cpushield boot apply --parameter nohlt", "also add a parameter of your own"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: the parameters were written, or were already present"),
         USAGE,
         ("3", "failure; the message says whether all files were restored"),
         BUG,
-    ]),
+    ],
 };
 
 /// The end of the help of `boot status`.
@@ -267,13 +249,13 @@ pub(super) const STATUS_HELP: HelpTail = HelpTail {
         ),
         ("cpushield boot status --json", "the same as JSON, for programs"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "every parameter is written, booted and in force"),
         ("1", "a parameter is not written, not booted or not in force"),
         USAGE,
         ("3", "failure: no parameters were written, or the operation failed"),
         BUG,
-    ]),
+    ],
 };
 
 /// The end of the help of `boot conclude`.
@@ -282,23 +264,23 @@ pub(super) const CONCLUDE_HELP: HelpTail = HelpTail {
         "cpushield boot conclude",
         "after a trial boot: keep the parameters if a shield holds (run automatically by systemd)",
     )],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: the parameters are kept or removed"),
         USAGE,
         ("3", "failure: no trial boot is pending, or the boot files cannot be written"),
         BUG,
-    ]),
+    ],
 };
 
 /// The end of the help of `boot undo`.
 pub(super) const UNDO_HELP: HelpTail = HelpTail {
     examples: &[("cpushield boot undo", "remove the parameters; the next boot uses the old ones")],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: the boot loader's files are restored, or there was nothing to undo"),
         USAGE,
         ("3", "failure: a file cannot be restored; the journal is kept"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

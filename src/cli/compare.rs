@@ -1,7 +1,7 @@
 //! `cpushield compare`: compares repeated measurements and tells differences from chance.
 
 use super::GlobalArgs;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
 use super::paint::show;
 use crate::failure::Failure;
 use crate::report::compare as report;
@@ -30,7 +30,7 @@ pub(super) const HELP: HelpTail = HelpTail {
             "repeated runs, to distinguish real differences from chance",
         ),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.

@@ -1,6 +1,6 @@
 //! `cpushield completions`: prints the script with which a shell completes the command line.
 
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
 use crate::failure::Failure;
 use crate::ui::Ui;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -27,7 +27,7 @@ pub(super) const HELP: HelpTail = HelpTail {
             "for every new shell",
         ),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.

@@ -26,12 +26,12 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield disable", "no shield at the next boot"),
         ("cpushield disable --now", "also take the active shield down"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: no shield is applied at boot; with --now: all changes are also undone"),
         USAGE,
         ("3", "failure: the file cannot be removed, or a change cannot be undone"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

@@ -39,12 +39,12 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield enable --now --cpus 3", "also shield it now"),
         ("cpushield enable --all", "apply every shield of the policy at every boot"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: the file is written; with --now: the shield is also active"),
         USAGE,
         ("3", "failure: the shield cannot be planned or applied, or the file cannot be written"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

@@ -41,6 +41,7 @@ pub struct ExperimentArgs {
     reboot: bool,
     /// Write the results as JSON to this file at the end
     #[arg(long, short, value_name = "FILE", requires = "subject", conflicts_with_all = OF_RUNS)]
+    #[arg(value_parser = input::output_file())]
     output: Option<PathBuf>,
     /// Find a minimal set of a row's options that meets the goal (--max or --max-entries)
     ///
@@ -110,7 +111,7 @@ pub(super) const HELP: HelpTail = HelpTail {
             "find which difference makes BAD miss the goal",
         ),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         (
             "0",
             "success: the results are complete, the search found the options, or only the differences could be listed",
@@ -119,7 +120,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         USAGE,
         ("3", "failure; the message says whether all changes were undone"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

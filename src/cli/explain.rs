@@ -2,7 +2,7 @@
 //! that a table shows. Pages link to each other by name.
 
 use super::completions::KnownWord;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::workflow::explained_page::{explain, list_pages, page_list, static_names};
@@ -27,7 +27,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield explain irq-affinity", "what a tunable does"),
         ("cpushield explain vmstat_update", "what a kernel function does"),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.

@@ -12,7 +12,7 @@ pub(super) const USAGE: ExitCode = ("2", "invalid usage or input");
 /// The exit code of a bug.
 pub(super) const BUG: ExitCode = ("70", "a bug in cpushield");
 
-/// The exit codes of every subcommand that has no table of its own.
+/// The general exit codes.
 pub const EXIT_CODES: &[ExitCode] = &[
     ("0", "success: the operation is complete, the shield holds, or the shield is active"),
     (
@@ -28,14 +28,21 @@ pub const EXIT_CODES: &[ExitCode] = &[
     BUG,
 ];
 
+/// The exit codes of a subcommand that changes nothing and judges nothing.
+pub(super) const READING: &[ExitCode] = &[
+    ("0", "success"),
+    USAGE,
+    ("3", "failure: the machine or a file cannot be read or written, or lacks what is needed"),
+    BUG,
+];
+
 /// The end of the help of a subcommand. Times are added where an option takes a TIME.
 #[derive(Debug)]
 pub struct HelpTail {
     /// Its examples.
     pub examples: &'static [HelpExample],
-    /// The table of exit codes in the help; `None` where the general one applies and the code is
-    /// no result: only the man page has it then.
-    pub exit_codes: Option<&'static [ExitCode]>,
+    /// The table of exit codes.
+    pub exit_codes: &'static [ExitCode],
 }
 
 /// The end of the help of `cpushield` itself.
@@ -47,16 +54,10 @@ pub(super) const COMMAND: HelpTail = HelpTail {
         ("cpushield verify --for 1m", "verify the shield for a minute"),
         ("cpushield undo", "restore the original settings"),
     ],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: EXIT_CODES,
 };
 
 impl HelpTail {
-    /// The exit codes for the man page.
-    #[must_use]
-    pub fn all_exit_codes(&self) -> &'static [ExitCode] {
-        self.exit_codes.unwrap_or(EXIT_CODES)
-    }
-
     /// The text for `--help`.
     pub(super) fn text(&self, takes_time: bool) -> String {
         let mut text = "Examples:\n".to_owned();
@@ -66,11 +67,9 @@ impl HelpTail {
         if takes_time {
             text.push_str(&format!("\nTimes:\n  {TIMES}\n"));
         }
-        if let Some(codes) = self.exit_codes {
-            text.push_str("\nExit codes:\n");
-            for (code, what) in codes {
-                text.push_str(&format!("  {code:<4} {what}\n"));
-            }
+        text.push_str("\nExit codes:\n");
+        for (code, what) in self.exit_codes {
+            text.push_str(&format!("  {code:<4} {what}\n"));
         }
         text
     }

@@ -3,7 +3,9 @@
 
 use crate::cpu_selection::{CpuSelection, selection_hint};
 use crate::policy::parse_span;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -13,6 +15,19 @@ use std::time::Duration;
 /// It is not a selection, or names no CPU.
 pub(super) fn cpu_selection(text: &str) -> Result<CpuSelection, String> {
     CpuSelection::parse(text).map_err(|error| format!("{error}; {}", selection_hint(text)))
+}
+
+/// Whether this file is standard output.
+pub(super) fn is_standard_output(file: &Path) -> bool {
+    file == Path::new("-")
+}
+
+/// Parses the name of a file to write in addition to the result. A file named `-` is never meant.
+pub(super) fn output_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|file| match is_standard_output(&file) {
+        true => Err("expected a file: standard output has the result (as JSON: --json)"),
+        false => Ok(file),
+    })
 }
 
 /// Parses the number of a process or a thread.

@@ -44,6 +44,7 @@ pub struct LatencyArgs {
     time: Option<Duration>,
     /// Save the results as JSON to this file every second
     #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
+    #[arg(value_parser = input::output_file())]
     output: Option<PathBuf>,
     /// Resume the measurement saved in FILE, with its original options
     #[arg(long, value_name = "FILE")]
@@ -79,10 +80,10 @@ pub struct LatencyArgs {
     #[arg(long)]
     why: bool,
     /// Write the histogram to this file in cyclictest's format
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
     histogram: Option<PathBuf>,
     /// Write the histograms to this file as an HDR log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
     hdr: Option<PathBuf>,
     /// The load
     #[command(flatten)]
@@ -140,7 +141,7 @@ pub(super) const HELP: HelpTail = HelpTail {
             "report what ran during the worst latencies; save the results",
         ),
     ],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: EXIT_CODES,
 };
 
 /// Runs the subcommand.

@@ -1,14 +1,14 @@
 //! `cpushield mask`: converts between CPU lists and hexadecimal masks.
 
 use super::GlobalArgs;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
 use super::paint::show;
 use crate::documents::cpu_sets::MaskDocument;
 use crate::failure::Failure;
 use crate::report::cpu_set_blocks;
 use crate::ui::Ui;
 use crate::workflow::cpu_names::read_names;
-use crate::workflow::list_or_mask::{WordNotation, parse_set};
+use crate::workflow::list_or_mask::{WordNotation, other_reading, parse_set};
 
 /// Convert between CPU lists and masks
 ///
@@ -30,7 +30,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield mask 0-3,8", "the mask of a list"),
         ("cpushield mask 0x80", "the list of a mask"),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.
@@ -40,7 +40,10 @@ pub(super) const HELP: HelpTail = HelpTail {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &MaskArgs) -> Result<(), Failure> {
     let notation = if args.mask { WordNotation::Mask } else { WordNotation::Detected };
     let names = read_names(&global.open(ui)?.host);
-    let sets = args.words.iter().map(|word| parse_set(word, notation, &names));
-    let document = MaskDocument::new(sets.collect::<Result<Vec<_>, _>>()?);
+    let sets = args
+        .words
+        .iter()
+        .map(|word| Ok((parse_set(word, notation, &names)?, other_reading(word, notation))));
+    let document = MaskDocument::new(sets.collect::<Result<Vec<_>, Failure>>()?);
     show(ui, &document, || cpu_set_blocks(&document))
 }

@@ -16,6 +16,7 @@ mod input;
 pub mod latency;
 mod loads;
 pub mod mask;
+mod other_words;
 mod paint;
 pub mod plan;
 pub mod remove;
@@ -34,9 +35,10 @@ use crate::ui::{OutputFormat, StatusLines, Ui};
 use crate::workflow::WorkContext;
 use crate::workflow::run_program::fail_before_start;
 use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use cpushield_linux::{EventLog, UserFiles, processes::process};
 use help::HelpTail;
+use other_words::with_other_words;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -292,8 +294,8 @@ fn with_negative_values(arg: clap::Arg) -> clap::Arg {
 fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
     let mut command = command();
     let matches = command.try_get_matches_from_mut(args);
-    let mut matches =
-        matches.map_err(|error| with_other_words(without_hidden(error, &command), args))?;
+    let mut matches = matches
+        .map_err(|error| with_other_words(without_hidden(error, &command), &command, args))?;
     Cli::from_arg_matches_mut(&mut matches)
 }
 
@@ -304,28 +306,6 @@ fn without_hidden(mut error: clap::Error, command: &clap::Command) -> clap::Erro
         let shown = names.iter().filter(|name| !hidden.contains(&name.as_str()));
         let shown = ContextValue::Strings(shown.cloned().collect());
         error.insert(ContextKind::ValidSubcommand, shown);
-    }
-    error
-}
-
-/// Words of other tools, and the subcommands that do the same.
-const OTHER_WORDS: [(&[&str], &str); 4] = [
-    (&["shield", "isolate", "set", "create", "start", "write"], "apply"),
-    (&["unshield", "reset", "restore", "revert", "stop", "clear", "delete", "remove"], "undo"),
-    (&["check", "test", "prove"], "verify"),
-    (&["exec"], "run"),
-];
-
-/// Suggests the subcommand for a word of another tool.
-fn with_other_words(mut error: clap::Error, args: &[OsString]) -> clap::Error {
-    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
-        return error;
-    };
-    let known = OTHER_WORDS.iter().find(|(words, _)| words.contains(&word.as_str()));
-    let boot = args.iter().any(|arg| arg == "boot");
-    if let Some((_, name)) = known.filter(|(_, name)| !boot || matches!(*name, "apply" | "undo")) {
-        let name = ContextValue::Strings(vec![(*name).to_owned()]);
-        error.insert(ContextKind::SuggestedSubcommand, name);
     }
     error
 }
@@ -341,10 +321,15 @@ fn hidden_subcommands(command: &clap::Command) -> Vec<&str> {
 
 /// Whether the subcommand of a command line that does not parse is `run`.
 fn is_run(args: &[OsString]) -> bool {
+    let global = GlobalArgs::augment_args(clap::Command::default());
+    let takes_value = |word: &str| {
+        let mut options = global.get_arguments().filter(|arg| arg.get_action().takes_values());
+        options.any(|arg| arg.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long)))
+    };
     let mut args = args.iter().skip(1);
     while let Some(arg) = args.next() {
         match arg.to_str() {
-            Some("--root" | "--state") => drop(args.next()),
+            Some(option) if takes_value(option) => drop(args.next()),
             Some(option) if option.starts_with('-') => {}
             subcommand => return subcommand == Some("run"),
         }

@@ -1,13 +1,15 @@
 //! `cpushield plan`: chooses CPUs and lists the changes in order, without making them.
 
 use super::GlobalArgs;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
+use super::input::is_standard_output;
 use super::paint::show;
 use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::json::to_json;
+use crate::report::blocks::ReportBlock;
 use crate::report::free_cpus;
-use crate::report::plan::{self as report, PlanDetail};
+use crate::report::plan::{self as report, PlanDetail, PlannedMachine};
 use crate::ui::Ui;
 use crate::workflow::WorkContext;
 use crate::workflow::apply_shield::{find_free, plan_options};
@@ -25,7 +27,7 @@ pub struct PlanArgs {
     #[arg(long, short)]
     pub verbose: bool,
     /// Save the plan for `cpushield apply FILE`; with `--from`, save the policy; with `--export`,
-    /// save the text
+    /// save the text; `-` is standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Show a policy with the CPUs that another tool has isolated on this machine
@@ -59,7 +61,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield plan --free", "CPUs in no shield, by NUMA node and cache"),
         ("cpushield plan --all --policy shields.toml", "plan every shield of a policy"),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.
@@ -86,15 +88,17 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
         true => PlanDetail::EveryChange,
         false => PlanDetail::Summary,
     };
+    let on = match work.host.is_live() {
+        true => PlannedMachine::Live,
+        false => PlannedMachine::Recorded,
+    };
     if args.all {
         let plans =
             plan_policy_shields(&work, &args.disturb.policy_options(&args.request))?.document();
-        save_document(&work, args, &plans)?;
-        return show(ui, &plans, || report::policy_blocks(&plans, detail));
+        return save_and_show(&work, args, &plans, || report::policy_blocks(&plans, detail, on));
     }
     let (plan, _) = plan_options(&work, &args.disturb.options(&args.request))?;
-    save_document(&work, args, &plan)?;
-    show(ui, &plan, || report::blocks(&plan, detail))
+    save_and_show(&work, args, &plan, || report::blocks(&plan, detail, on))
 }
 
 /// Refuses options that request a shield, where the CPUs come from elsewhere.
@@ -113,19 +117,26 @@ fn show_or_save<T: Serialize>(
     text: &str,
 ) -> Result<(), Failure> {
     match &args.output {
+        Some(file) if is_standard_output(file) => work.ui.text(text),
         Some(file) => save(work, file, text),
         None => work.ui.show(document, || text.to_owned()),
     }
 }
 
-/// Saves a document as JSON, if a file is given.
-fn save_document<T: Serialize>(
+/// Saves a document as JSON, if a file is given, and shows it. On standard output, JSON has no
+/// text around it.
+fn save_and_show<T: Serialize>(
     work: &WorkContext<'_>,
     args: &PlanArgs,
     document: &T,
+    blocks: impl FnOnce() -> Vec<ReportBlock>,
 ) -> Result<(), Failure> {
-    let Some(file) = &args.output else { return Ok(()) };
-    save(work, file, &to_json(document)?)
+    match &args.output {
+        Some(file) if is_standard_output(file) => return work.ui.text(&to_json(document)?),
+        Some(file) => save(work, file, &to_json(document)?)?,
+        None => {}
+    }
+    show(work.ui, document, blocks)
 }
 
 fn save(work: &WorkContext<'_>, file: &Path, text: &str) -> Result<(), Failure> {

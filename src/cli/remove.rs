@@ -33,7 +33,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield remove 4711", "move process 4711 out of the shield"),
         ("cpushield remove $(pidof control)", "move every process with this name"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: every process is out of the shield"),
         USAGE,
         (
@@ -42,7 +42,7 @@ pub(super) const HELP: HelpTail = HelpTail {
              stay outside",
         ),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

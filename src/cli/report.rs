@@ -3,7 +3,8 @@
 
 use super::GlobalArgs;
 use super::active::ActiveArgs;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
+use super::input::is_standard_output;
 use super::paint::paint;
 use crate::failure::Failure;
 use crate::report::{blocks, page};
@@ -65,7 +66,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield report off=a.json on=b.json --format md", "Markdown, with labels"),
         ("cpushield report a.json --picture histogram -o a.svg", "one picture"),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.
@@ -76,7 +77,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ReportArgs) -> Result<(), Failur
     let mut work = global.open(ui)?;
     args.active.select(&mut work)?;
     let format = choose_format(ui, args)?;
-    let target = args.output.as_deref().filter(|file| *file != Path::new("-"));
+    let target = args.output.as_deref().filter(|file| !is_standard_output(file));
     let files = work.host.user_files();
     target.map_or(Ok(()), |file| files.check_writable(file))?;
     let (mut material, documents) = collect_material(&work, &args.files)?;
@@ -117,7 +118,7 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
         (Some(format), _, _) => format,
         (None, _, _) if ui.format == ui::OutputFormat::Json => ReportFormat::Json,
         (None, None, _) => ReportFormat::Text,
-        (None, Some(file), None) if file == Path::new("-") => ReportFormat::Html,
+        (None, Some(file), None) if is_standard_output(file) => ReportFormat::Html,
         (None, _, Some("html" | "htm")) => ReportFormat::Html,
         (None, _, Some("svg")) => ReportFormat::Svg,
         (None, _, Some("md" | "markdown")) => ReportFormat::Md,

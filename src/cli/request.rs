@@ -4,6 +4,7 @@ use super::completions::KnownWord;
 use super::input;
 use crate::policy::{DisturbanceConsent, ShareLevel, Siblings, Workload};
 use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switchable_names};
+use clap::builder::NonEmptyStringValueParser;
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
 pub const ONE_SHIELD: [&str; 12] = [
@@ -79,14 +80,14 @@ pub struct RequestArgs {
     pub workload: Option<Workload>,
     /// Enable a tunable (see `cpushield explain`)
     #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switchable_names),
-          hide_possible_values = true)]
+          hide_possible_values = true, value_delimiter = ',')]
     pub on: Vec<String>,
     /// Disable a tunable
     #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switchable_names),
-          hide_possible_values = true)]
+          hide_possible_values = true, value_delimiter = ',')]
     pub off: Vec<String>,
     /// Read the shield from this policy file [default: /etc/cpushield/policy.toml if it exists]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     pub policy: Option<String>,
     /// Name of the shield; selects a shield of the policy file if there is one [default: cpushield]
     #[arg(long, value_name = "NAME")]
@@ -184,6 +185,13 @@ mod tests {
             assert_eq!(args, parse(&args.to_arguments()), "{line}");
             assert_eq!(args.to_arguments().len(), given.len());
         }
+    }
+
+    #[test]
+    fn several_tunables_may_stand_in_one_word() {
+        let request =
+            Line::try_parse_from(["x", "--on", "thp,ksm", "--on", "xps"]).unwrap().request;
+        assert_eq!(request.on, ["thp", "ksm", "xps"]);
     }
 
     #[test]

@@ -84,12 +84,12 @@ pub(super) const HELP: HelpTail = HelpTail {
         ),
         ("cpushield run --spread --user ada -- ./solver", "run one thread per CPU, as user ada"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("125", "cpushield failed before it started the program"),
         ("126", "the program cannot be executed"),
         ("127", "the program was not found"),
         ("*", "the program's own status, or 128 + N when signal N ended it"),
-    ]),
+    ],
 };
 
 /// Runs the subcommand. Returns only if the program could not be started, or if this process stayed

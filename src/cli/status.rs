@@ -5,7 +5,7 @@ use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use crate::failure::{Failure, FailureKind};
-use crate::report::status_blocks;
+use crate::report::{StatusReader, status_blocks};
 use crate::run::ShieldState;
 use crate::ui::Ui;
 use crate::workflow::runs_as_root;
@@ -37,7 +37,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield status", "show the shield and what is on its CPUs"),
         ("cpushield status --json", "the same as JSON, for programs"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "every shield is active and unchanged, as far as this user can check"),
         (
             "1",
@@ -47,7 +47,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         USAGE,
         ("3", "failure: no shield, or the operation failed"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.
@@ -59,10 +59,20 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
     args.active.select(&mut work)?;
     let document = read_status(&work)?;
     let StatusDocument { status, at_every_boot } = &document;
-    show(ui, &document, || status_blocks(status, at_every_boot, runs_as_root()))?;
+    let reader = match (work.host.is_live(), runs_as_root()) {
+        (false, _) => StatusReader::Elsewhere,
+        (true, true) => StatusReader::Root,
+        (true, false) => StatusReader::User,
+    };
+    show(ui, &document, || status_blocks(status, at_every_boot, reader))?;
     Ok(match status.state.state {
         ShieldState::InForce | ShieldState::InForceAsSeen => ExitCode::SUCCESS,
-        ShieldState::NoShield => ExitCode::from(FailureKind::Machine.code()),
+        ShieldState::NoShield => {
+            if let Some(dir) = global.state.as_ref().filter(|_| !work.store.exists()) {
+                ui.warn(&format!("the directory {} of --state does not exist", dir.display()));
+            }
+            ExitCode::from(FailureKind::Machine.code())
+        }
         _ => ExitCode::from(FailureKind::DoesNotHold.code()),
     })
 }

@@ -38,13 +38,13 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield survey --record machine", "save a recording of this machine"),
         ("cpushield survey --root machine", "read that recording on another computer"),
     ],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success; with --lint: no findings"),
         ("1", "with --lint: at least one finding"),
         USAGE,
         ("3", "failure: the machine or the recording cannot be read or written"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

@@ -56,22 +56,12 @@ fn options(sub: &clap::Command) -> Vec<(&str, Vec<&str>)> {
 
 #[test]
 fn each_option_is_under_its_heading_and_global_options_come_last() {
-    let shield = [
-        "cpus",
-        "count",
-        "near",
-        "node",
-        "whole-node",
-        "share",
-        "siblings",
-        "balance",
-        "workload",
-        "on",
-        "off",
-        "policy",
-        "shield",
-    ];
-    let global = ["json", "quiet", "root", "state", "log"];
+    let names = |command: clap::Command| -> Vec<String> {
+        command.get_arguments().filter_map(|arg| Some(arg.get_long()?.to_owned())).collect()
+    };
+    let shield = names(request::RequestArgs::augment_args(clap::Command::default()));
+    let global = names(GlobalArgs::augment_args(clap::Command::default()));
+    assert!(shield.len() > 10 && global.len() > 4);
     let mut command = Cli::command();
     command.build();
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
@@ -84,10 +74,11 @@ fn each_option_is_under_its_heading_and_global_options_come_last() {
             names.map(|(_, names)| names.clone()).unwrap_or_default()
         };
         let takes_request = ["try", "plan", "apply", "enable"].contains(&sub.get_name());
-        assert_eq!(under("The shield"), if takes_request { &shield[..] } else { &[] });
+        assert_eq!(under("The shield"), if takes_request { shield.clone() } else { Vec::new() });
         let active: &[&str] = if ACTIVE.contains(&sub.get_name()) { &["shield"] } else { &[] };
         assert_eq!(under("The active shield"), active, "{}", sub.get_name());
-        assert_eq!(found.last().unwrap(), &("Options of every subcommand", global.to_vec()));
+        let (heading, last) = found.last().unwrap();
+        assert_eq!((*heading, last == &global), ("Options of every subcommand", true), "{last:?}");
     }
     let apply = command.find_subcommand("apply").unwrap();
     assert_eq!(
@@ -112,7 +103,7 @@ fn all_subcommands(command: &clap::Command, parent: &str) -> Vec<(String, clap::
 }
 
 #[test]
-fn every_subcommand_has_examples_that_parse_and_nested_ones_have_exit_codes() {
+fn every_subcommand_has_examples_that_parse_and_exit_codes() {
     let all = all_subcommands(&Cli::command(), "");
     assert!(all.iter().any(|(name, _)| name == "boot status"));
     for (name, _) in all {
@@ -127,7 +118,7 @@ fn every_subcommand_has_examples_that_parse_and_nested_ones_have_exit_codes() {
             assert!(parsed.is_ok(), "{example}: {parsed:?}");
             assert!(plain.starts_with(&format!("cpushield {name}")), "{name}: {example}");
         }
-        assert!(exit_codes.is_some() || !name.contains(' '), "{name} has no exit codes");
+        assert!(!exit_codes.is_empty(), "{name} has no exit codes");
     }
 }
 
@@ -232,7 +223,50 @@ fn an_option_of_a_new_experiment_with_one_of_a_run_is_a_conflict_and_not_a_missi
 }
 
 #[test]
+fn the_values_of_options_are_not_taken_for_the_subcommand() {
+    let mut lines = vec![
+        ("run --bad", true),
+        ("--quiet run --bad", true),
+        ("--log=a.log run --bad", true),
+        ("status --bad run", false),
+        ("--state run status --bad", false),
+        ("--bad", false),
+    ];
+    let global = GlobalArgs::augment_args(clap::Command::default());
+    let with_value = global.get_arguments().filter(|arg| arg.get_action().takes_values());
+    let with_value: Vec<String> =
+        with_value.map(|arg| format!("--{} FILE run --bad", arg.get_long().unwrap())).collect();
+    assert!(with_value.len() >= 3, "{with_value:?}");
+    lines.extend(with_value.iter().map(|line| (line.as_str(), true)));
+    for (line, expected) in lines {
+        let args = ["cpushield"].into_iter().chain(line.split(' ')).map(OsString::from);
+        assert_eq!(is_run(&args.collect::<Vec<_>>()), expected, "{line}");
+    }
+}
+
+#[test]
 fn a_dry_run_shows_a_trial_too() {
     let line = "cpushield boot apply --dry-run --trial --until login --within 10m --kexec";
     Cli::try_parse_from(line.split(' ')).unwrap();
+}
+
+#[test]
+fn standard_output_is_no_file_of_a_measurement() {
+    for line in [
+        "latency timer -o -",
+        "latency timer --histogram -",
+        "latency timer --hdr=-",
+        "verify -o -",
+        "verify --trace-dat -",
+        "verify --perfetto -",
+        "experiment m.toml -o -",
+    ] {
+        let words = ["cpushield"].into_iter().chain(line.split(' '));
+        let error = command().try_get_matches_from(words).unwrap_err();
+        assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{line}: {error}");
+    }
+    for line in ["plan -o -", "report -o -", "latency timer -o a.json"] {
+        let words = ["cpushield"].into_iter().chain(line.split(' '));
+        assert!(command().try_get_matches_from(words).is_ok(), "{line}");
+    }
 }

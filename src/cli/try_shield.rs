@@ -36,7 +36,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield try --cpus 3 --for 1m", "shield CPU 3 and watch it for a minute each time"),
         ("cpushield try --price", "also measure the cost to all other programs"),
     ],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: EXIT_CODES,
 };
 
 /// The limits of `--for`. A shorter watch shows nothing; `verify` is for longer ones.

@@ -12,6 +12,7 @@ use crate::workflow::catch_stops;
 use crate::workflow::every_boot::shuts_down;
 use crate::workflow::take_down::check_restored;
 use crate::workflow::undo_shields::{UndoDocument, UndoTarget, undo_shields};
+use clap::builder::NonEmptyStringValueParser;
 
 /// Take a shield down and restore the original settings
 ///
@@ -29,6 +30,7 @@ pub struct UndoArgs {
     all: bool,
     /// With --all: take down only the shields of this policy file
     #[arg(long, value_name = "FILE", requires = "all")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     policy: Option<String>,
     /// Forget settings that cannot be restored; move an unreadable journal away
     #[arg(long)]
@@ -51,12 +53,12 @@ impl UndoArgs {
 /// The end of its help.
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[("cpushield undo", "take the shield down and restore the original settings")],
-    exit_codes: Some(&[
+    exit_codes: &[
         ("0", "success: every change is undone, or no shield is active"),
         USAGE,
         ("3", "failure: no shield has this name, or a change cannot be undone"),
         BUG,
-    ]),
+    ],
 };
 
 /// Runs the subcommand.

@@ -85,14 +85,14 @@ pub struct VerifyArgs {
     cgroup: Option<String>,
     /// Write the raw kernel trace of the CPUs to this file, for trace-cmd and KernelShark (use the
     /// extension .dat)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
     trace_dat: Option<PathBuf>,
     /// Write a timeline of the CPUs to this file, for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
     perfetto: Option<PathBuf>,
     /// Write the JSON document to this file. During the watch, the file holds the progress, updated
     /// once a minute. An interrupted watch cannot be resumed, but the file shows how long it lasted
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = input::output_file())]
     output: Option<PathBuf>,
     /// Program to run and watch in the shield; it is stopped when the time is up
     #[arg(last = true, value_name = "CMD")]
@@ -139,7 +139,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield verify --cpus 3 -- ./control", "with a program instead of the busy loop"),
         ("cpushield verify --fix", "fix leaks, then verify again"),
     ],
-    exit_codes: Some(EXIT_CODES),
+    exit_codes: EXIT_CODES,
 };
 
 /// Runs the subcommand.

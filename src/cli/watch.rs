@@ -1,7 +1,7 @@
 //! `cpushield watch`: shows a live view of all CPUs.
 
 use super::active::ActiveArgs;
-use super::help::HelpTail;
+use super::help::{HelpTail, READING};
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield watch --trace", "also name what interrupts the shield"),
         ("cpushield watch --once --json", "print one frame as JSON, for programs"),
     ],
-    exit_codes: None,
+    exit_codes: READING,
 };
 
 /// Runs the subcommand.

@@ -129,7 +129,7 @@ pub enum DifferenceScope {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FigureRow {
-    /// The subject: `1ms threads`, the name of a load; empty for the whole run.
+    /// The subject: `1 ms threads`, the name of a load; empty for the whole run.
     pub subject: String,
     /// The figure.
     #[serde(flatten)]
@@ -219,7 +219,8 @@ pub struct ComparisonFinding {
     /// exact rank test of Wilcoxon, Mann and Whitney over runs, adjusted for the number of figures
     /// (Westfall and Young). `None` when it cannot be tested.
     pub p: Option<f64>,
-    /// How many runs of each group a test would need; `None` when more runs would not help.
+    /// How many runs of each group are enough if the groups do not overlap; `None` when more runs
+    /// would not help.
     pub runs_needed: Option<usize>,
     /// Why the answer is unknown.
     #[serde(with = "crate::with_text::list")]

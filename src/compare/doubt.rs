@@ -126,7 +126,7 @@ pub enum PairNote {
     OnlyInOneGroup {
         /// The group.
         group: String,
-        /// The role of the threads: `1ms threads`.
+        /// The role of the threads: `1 ms threads`.
         role: String,
     },
     /// The groups have different numbers of runs.
@@ -167,16 +167,16 @@ pub enum FindingReason {
     LengthsDiffer,
     /// The runs differ in the number of CPUs.
     CpusDiffer,
-    /// There are too few runs for a test.
+    /// There are too few runs: not even groups that do not overlap would differ significantly.
     TooFewRuns {
-        /// How many runs of each group a test needs.
+        /// How many runs of each group are enough if the groups do not overlap.
         needed: usize,
     },
     /// The groups do not overlap, but one of many figures may look so by chance.
     OneOfMany {
         /// The number of figures.
         figures: usize,
-        /// How many runs of each group a test needs.
+        /// How many runs of each group are enough if the groups do not overlap.
         needed: usize,
     },
 }
@@ -192,12 +192,16 @@ impl fmt::Display for FindingReason {
                 "the runs differ in CPU count, and the worst case grows with that count",
             ),
             FindingReason::TooFewRuns { needed } => {
-                write!(f, "a test needs {needed} runs of each group")
+                write!(
+                    f,
+                    "these runs are too few to show a difference; {needed} of each group are \
+                     enough if the groups do not overlap"
+                )
             }
             FindingReason::OneOfMany { figures, needed } => write!(
                 f,
                 "the runs of the groups do not overlap, but one of {figures} figures may look like \
-                 that by chance; a test needs {needed} runs of each group"
+                 that by chance; {needed} runs of each group would exclude that"
             ),
         }
     }

@@ -88,6 +88,13 @@ pub enum CompareError {
         /// The second run, with its shield.
         other: (String, String),
     },
+    /// One group has only outputs of `latency`, and the other only outputs of `verify`.
+    Kinds {
+        /// The base, with its subcommand.
+        base: (String, &'static str),
+        /// The other group, with its subcommand.
+        other: (String, &'static str),
+    },
     /// Two groups have no figure in common.
     Nothing {
         /// The base.
@@ -122,6 +129,11 @@ impl fmt::Display for CompareError {
                 f,
                 "group {group} mixes shields: {} belongs to shield {}, {} to shield {}",
                 one.0, one.1, other.0, other.1
+            ),
+            CompareError::Kinds { base, other } => write!(
+                f,
+                "not comparable: {} has outputs of `{}`, {} of `{}`",
+                base.0, base.1, other.0, other.1
             ),
             CompareError::Nothing { base, other } => {
                 write!(f, "not comparable: {base} and {other} have no figure in common")
@@ -202,7 +214,13 @@ fn check_shields(group: &GivenGroup) -> Result<(), CompareError> {
 fn pair(base: &GivenGroup, other: &GivenGroup) -> Result<GroupPair, CompareError> {
     let mut drafts = figures::drafts(base, other)?;
     if drafts.is_empty() {
+        let kinds = [base, other].map(only_kind);
         let (base, other) = (base.name.clone(), other.name.clone());
+        if let [Some(ours), Some(theirs)] = kinds
+            && ours != theirs
+        {
+            return Err(CompareError::Kinds { base: (base, ours), other: (other, theirs) });
+        }
         return Err(CompareError::Nothing { base, other });
     }
     finding::exclude_doubtful(&mut drafts, base, other);
@@ -219,6 +237,16 @@ fn pair(base: &GivenGroup, other: &GivenGroup) -> Result<GroupPair, CompareError
         doubts,
         notes: figures::notes(base, other),
     })
+}
+
+/// The subcommand whose outputs the runs of a group are; `None` if they are of both kinds.
+fn only_kind(group: &GivenGroup) -> Option<&'static str> {
+    let count = group.runs.iter().filter(|run| run.latency().is_some()).count();
+    match count {
+        0 => Some("verify"),
+        count if count == group.runs.len() => Some("latency"),
+        _ => None,
+    }
 }
 
 fn describe_group(group: &GivenGroup) -> RunGroup {

@@ -216,7 +216,7 @@ fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     let mut doubtful = after.clone();
     latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
     let all = compare(&[before.clone(), doubtful]).unwrap();
-    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1ms: it ended early"]);
+    assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1 ms: it ended early"]);
     assert_eq!(answers(&all.pairs[0]), [FindingAnswer::Unknown; 6]);
     let doubtful = FindingReason::DoubtfulRuns { runs: vec!["after1".to_owned()] };
     assert_eq!(all.pairs[0].rows[0].finding.why, [doubtful]);
@@ -258,6 +258,9 @@ fn what_cannot_be_compared_is_refused() {
     (0..5).for_each(|n| latency_in(&mut other, n).series[0].period_ns = 7);
     let said = refused(&[before.clone(), other]);
     assert_eq!(said, "not comparable: before and after have no figure in common");
+    let runs = (0..5).map(|n| verified([Some(n), Some(0)])).collect();
+    let said = refused(&[before.clone(), GivenGroup { name: "verdicts".to_owned(), runs }]);
+    assert_eq!(said, "not comparable: before has outputs of `latency`, verdicts of `verify`");
     let mut other = after;
     latency_in(&mut other, 0).series[0].histogram.push('!');
     assert!(refused(&[before, other]).starts_with("after0: cannot decode the histogram of CPU 3"));
@@ -300,7 +303,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
 
 #[test]
 fn verdicts_of_two_kernels_differ_in_their_setup() {
-    let group = |name: &str, kernel: &str, cmdline: &str, entries: u64| {
+    let group = |name: &str, shield: Option<&str>, kernel: &str, cmdline: &str, entries: u64| {
         let runs = (0..5).map(|n| verified([Some(entries + n), Some(0)]));
         let mut runs: Vec<GivenRun> = runs.collect();
         for run in &mut runs {
@@ -310,11 +313,12 @@ fn verdicts_of_two_kernels_differ_in_their_setup() {
                 cmdline: Some(cmdline.to_owned()),
                 ..WatchedMachine::default()
             });
+            evidence.shield = shield.map(str::to_owned);
         }
         GivenGroup { name: name.to_owned(), runs }
     };
-    let old = group("old", "6.1.0", "BOOT_IMAGE=a quiet", 10);
-    let new = group("new", "6.12.0", "BOOT_IMAGE=b quiet nohz_full=3", 20);
+    let old = group("old", None, "6.1.0", "BOOT_IMAGE=a quiet", 10);
+    let new = group("new", Some("rt"), "6.12.0", "BOOT_IMAGE=b quiet nohz_full=3", 20);
     let found: Vec<(String, String, String)> = compared(&old, &new)
         .differences
         .into_iter()
@@ -322,7 +326,8 @@ fn verdicts_of_two_kernels_differ_in_their_setup() {
         .collect();
     let texts = |found: [&str; 3]| (found[0].into(), found[1].into(), found[2].into());
     let kernel = texts(["kernel", "6.1.0", "6.12.0"]);
-    assert_eq!(found, [kernel, texts(["command line", "nothing more", "nohz_full=3"])]);
+    let shield = texts(["shield", "none", "active"]);
+    assert_eq!(found, [kernel, texts(["command line", "nothing more", "nohz_full=3"]), shield]);
 }
 
 #[test]

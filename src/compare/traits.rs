@@ -145,14 +145,16 @@ fn evidence_traits(evidence: &Evidence) -> Vec<RunTrait> {
         (DifferenceScope::Machine, "guest", guest),
         (DifferenceScope::Method, "watched", watched),
     ];
-    // Older documents do not name the machine.
+    // Older documents name neither the machine nor the shield.
     if let Some(machine) = &evidence.machine {
+        let shield = if evidence.shield.is_some() { "active" } else { "none" };
         let cmdline = settings_of(machine.cmdline.as_deref().unwrap_or("unknown"));
         traits.extend([
             (DifferenceScope::Machine, "processor", or_unknown(machine.processor.as_ref())),
             (DifferenceScope::Machine, "CPUs online", machine.online.to_string()),
             (DifferenceScope::Kernel, "kernel", or_unknown(machine.kernel.as_ref())),
             (DifferenceScope::Setting, CMDLINE, cmdline),
+            (DifferenceScope::Setting, "shield", shield.to_owned()),
         ]);
     }
     traits.into_iter().map(|(realm, what, value)| RunTrait { realm, what, value }).collect()

@@ -28,20 +28,24 @@ pub struct CpuSetSpellings {
     pub hex: String,
     /// The number of CPUs.
     pub count: usize,
+    /// The CPUs of the same word as a mask; only for a word of digits that was read as a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub as_mask: Option<CpuSet>,
 }
 
 impl MaskDocument {
-    /// These sets in every notation.
+    /// These sets in every notation, each with its CPUs if the word could also be a mask.
     #[must_use]
-    pub fn new(sets: impl IntoIterator<Item = CpuSet>) -> MaskDocument {
-        MaskDocument { schema: SCHEMA, sets: sets.into_iter().map(CpuSetSpellings::new).collect() }
+    pub fn new(sets: impl IntoIterator<Item = (CpuSet, Option<CpuSet>)>) -> MaskDocument {
+        let sets = sets.into_iter().map(|(list, as_mask)| CpuSetSpellings::new(list, as_mask));
+        MaskDocument { schema: SCHEMA, sets: sets.collect() }
     }
 }
 
 impl CpuSetSpellings {
-    fn new(list: CpuSet) -> CpuSetSpellings {
+    fn new(list: CpuSet, as_mask: Option<CpuSet>) -> CpuSetSpellings {
         let mask = list.to_mask();
         let hex = format!("0x{}", mask.replace(',', ""));
-        CpuSetSpellings { hex, mask, count: list.len(), list }
+        CpuSetSpellings { hex, mask, count: list.len(), list, as_mask }
     }
 }

@@ -19,6 +19,8 @@ pub enum InapplicableReason {
     NoFramebufferConsole,
     /// Tracefs is not mounted.
     TracefsUnmounted,
+    /// The kernel has no trace instances.
+    NoTraceInstances,
     /// A trace instance does not enlarge the main buffer of this kernel.
     OwnTraceBuffers,
     /// A file does not exist.
@@ -57,8 +59,10 @@ pub enum InapplicableReason {
     },
     /// The tick of the shielded CPUs continues.
     TickContinues,
-    /// Without cpusets of version 2, CPUs cannot go offline without harm.
-    CpusetNotV2,
+    /// A cpuset of version 1 loses a CPU that goes offline.
+    CpusetLosesCpu,
+    /// Without a cpuset, tasks return to a CPU that comes online.
+    TasksReturn,
     /// These CPUs have no switch to take them offline.
     CpusStayOnline {
         /// These CPUs.
@@ -129,6 +133,7 @@ pub enum InapplicableReason {
 }
 
 const LONGER: &str = "the interval is already longer";
+const NO_INSTANCES: &str = "this kernel has no trace instances (CONFIG_TRACING, since 3.10)";
 
 impl fmt::Display for InapplicableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -136,11 +141,9 @@ impl fmt::Display for InapplicableReason {
             Self::PathAbsent { path } => return write!(f, "{path} does not exist"),
             Self::IntervalLonger { file, now } => return write!(f, "{file} is {now}: {LONGER}"),
             Self::NoPeriodicWriteback => "periodic writeback is off (dirty_writeback_centisecs=0)",
-            Self::PathUnreadable { path, answer } => {
-                return write!(f, "{path} cannot be read: {answer}");
-            }
             Self::SettingAbsent { file } => return write!(f, "this kernel has no {file}"),
-            Self::SettingUnreadable { file, answer } => {
+            Self::PathUnreadable { path: file, answer }
+            | Self::SettingUnreadable { file, answer } => {
                 return write!(f, "{file} cannot be read: {answer}");
             }
             Self::SettingUnknown { file } => {
@@ -162,13 +165,13 @@ impl fmt::Display for InapplicableReason {
             }
             Self::NoFramebufferConsole => "the console has no framebuffer",
             Self::TracefsUnmounted => "tracefs is not mounted",
+            Self::NoTraceInstances => NO_INSTANCES,
             Self::OwnTraceBuffers => "on this kernel, each trace has its own buffers",
             Self::TickContinues => {
                 "the tick continues on the shield, so removing other timers would not stop it"
             }
-            Self::CpusetNotV2 => {
-                "a cgroup v1 cpuset would lose the CPU; without cpusets, tasks would return to it"
-            }
+            Self::CpusetLosesCpu => "a v1 cpuset permanently loses a CPU that goes offline",
+            Self::TasksReturn => "without a cpuset, tasks return to a CPU that comes online",
             Self::NoSiblings => "this machine has no SMT siblings",
             Self::SiblingsStayOnline => {
                 "the request leaves SMT siblings online (to change that: --siblings offline)"
@@ -176,12 +179,14 @@ impl fmt::Display for InapplicableReason {
             Self::NoIdleStates => "this machine has no idle states to choose from",
             Self::NoWorkqueueMasks => "no workqueue masks are visible",
             Self::TickAlwaysOn => {
-                "this kernel cannot stop the tick of a busy CPU (built without CONFIG_NO_HZ_FULL)"
+                "this kernel cannot stop the tick of a busy CPU (CONFIG_NO_HZ_FULL, since 3.10)"
             }
             Self::TickStopUnknown => {
                 "it is unknown whether this kernel can stop the tick of a busy CPU"
             }
-            Self::NoRcuOffload => "this kernel was built without CONFIG_RCU_NOCB_CPU",
+            Self::NoRcuOffload => {
+                "this kernel cannot offload RCU callbacks (CONFIG_RCU_NOCB_CPU, since 3.8)"
+            }
             Self::NoIrqMasks => "this machine has no IRQ affinity to set",
             Self::IrqMasksUnknown => "the IRQ affinities are unknown",
             Self::WatchdogOff => "the lockup detectors are off",

@@ -57,7 +57,9 @@ impl fmt::Display for Leftovers {
                 "`--on cpu-hotplug-cycle` moves all of them: it takes the CPU offline and online. \
                  Cost: this stops all CPUs (stop_machine) for an unknown time"
             ),
-            Some(why) => write!(f, "Nothing can move them on this machine: {why}"),
+            Some(why) => {
+                write!(f, "Taking the CPU offline and online would move them, but {why}")
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ mod version_difference;
 mod warning;
 
 pub use boot_advice::{BootAdvice, BootAdviceReason};
-pub use choice_reason::ChoiceReason;
+pub use choice_reason::{BootPreparation, ChoiceReason};
 pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;
 pub use disturbance::{Disturbance, MachineWideEffect};

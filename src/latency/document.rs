@@ -2,7 +2,7 @@
 
 use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
-use crate::documents::time_text::exact_duration;
+use crate::documents::time_text::exact_span;
 use crate::load::LoadDone;
 use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy};
@@ -371,23 +371,23 @@ impl LatencyMeasurement {
 }
 
 impl ThreadSeries {
-    /// Names the thread: `CPU 3, 1ms`, `CPU 3, 1ms (irq)`, `CPU 3` for one that never sleeps.
+    /// Names the thread: `CPU 3, 1 ms`, `CPU 3, 1 ms (irq)`, `CPU 3` for one that never sleeps.
     #[must_use]
     pub fn thread(&self) -> String {
         let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
         match self.period_ns {
             0 => format!("CPU {}{stage}", self.cpu),
-            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact_duration(period_ns)),
+            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact_span(period_ns)),
         }
     }
 
-    /// Describes its thread without the CPU: `1ms threads`, `1ms threads (irq)`.
+    /// Describes its thread without the CPU: `1 ms threads`, `1 ms threads (irq)`.
     #[must_use]
     pub fn role(&self) -> String {
         let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
         match self.period_ns {
             0 => format!("threads that never sleep{stage}"),
-            period_ns => format!("{} threads{stage}", exact_duration(period_ns)),
+            period_ns => format!("{} threads{stage}", exact_span(period_ns)),
         }
     }
 }

@@ -77,7 +77,7 @@ pub enum LatencyDoubt {
     },
     /// The figures of a thread are doubtful.
     ThreadDoubtful {
-        /// Which: `CPU 3, 1ms`.
+        /// Which: `CPU 3, 1 ms`.
         thread: String,
         /// Why.
         doubt: ThreadDoubt,

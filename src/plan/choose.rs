@@ -4,7 +4,7 @@
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
 //! housekeeping CPU, unless whole nodes are requested; cores are taken whole, their extra siblings
 //! idle (`siblings`); a shield keeps the CPUs of its active version; CPUs prepared at boot
-//! (`nohz_full=`) first; big cores first; away from
+//! (`nohz_full=`) first; CPUs that cannot be a partition last; big cores first; away from
 //! interrupts that cannot be moved; inside one NUMA node; whole level-2 clusters; the highest
 //! number.
 
@@ -235,7 +235,8 @@ mod tests {
     use super::*;
     use crate::documents::plan::RemoteMemoryReason;
     use crate::policy::ShareLevel;
-    use crate::survey::{CoreKind, IrqMovability, KindSource};
+    use crate::survey::{CgroupMode, CoreKind, IrqMovability, KindSource};
+    use cpushield_linux::text::kernel_version::KernelVersion;
 
     fn chosen(machine: &Machine, request: &ShieldRequest) -> String {
         match choose(machine, request) {
@@ -380,6 +381,26 @@ mod tests {
     }
 
     #[test]
+    fn a_count_that_is_too_large_is_refused_with_one_that_is_possible() {
+        let refused = |machine: &Machine, request: ShieldRequest| {
+            let refused = choose(machine, &request).unwrap_err();
+            (refused.to_string(), refused.is_usage(), refused.hints())
+        };
+        let (text, usage, hints) = refused(&plain(2), count(2));
+        assert!(text.ends_with("1: the core of the boot CPU remains a housekeeping CPU"), "{text}");
+        assert!(usage);
+        assert_eq!(hints, ["request fewer CPUs: --count 1"]);
+        let nodes = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
+        let of_node = ShieldRequest { node: Some(1), ..count(2) };
+        let (text, _, hints) = refused(&nodes, of_node.clone());
+        assert!(text.contains("one CPU of each node"), "{text}");
+        let whole = "or shield the whole node: --whole-node instead of --count";
+        assert_eq!(hints, ["request fewer CPUs: --count 1", whole]);
+        let (_, _, hints) = refused(&nodes, ShieldRequest { count: Some(3), ..of_node });
+        assert_eq!(hints, ["request fewer CPUs: --count 1"]);
+    }
+
+    #[test]
     fn an_offline_sibling_comes_online_with_smt() {
         let mut four = plain(4);
         (four.topology.present, four.topology.offline) = (set("0-4"), set("4"));
@@ -435,8 +456,14 @@ mod tests {
         let of_boot = ShieldRequest { node: Some(0), ..request() };
         for (machine, asked) in [(&two, of_boot), (&plain(4), request())] {
             let refused = choose(machine, &whole(asked)).unwrap_err();
-            assert!(matches!(refused, PlanRefusal::Node(NodeRefusal::NoneWhole { .. })));
+            assert!(matches!(refused, PlanRefusal::Node(NodeRefusal::BootNode { node: 0, .. })));
+            assert!(refused.is_usage());
         }
+        // The hint about a list is a request that can be planned.
+        let of_boot = whole(ShieldRequest { node: Some(0), ..request() });
+        let hints = choose(&two, &of_boot).unwrap_err().hints();
+        assert_eq!(hints.last().unwrap(), "or list its CPUs: --whole-node --cpus 0-1");
+        assert!(choose(&two, &whole(list("0-1"))).is_ok());
         assert_eq!(choose(&two, &whole(count(1))), Err(NodeRefusal::WholeAndPart.into()));
         // Idle siblings are in the node too.
         let smt = machine(&["0,4", "1,5", "2,6", "3,7"], &[], &["0-1,4-5", "2-3,6-7"]);
@@ -513,7 +540,7 @@ mod tests {
         assert_eq!(chosen(&nodes, &count(1)), "7");
         let three = choose(&nodes, &count(3)).unwrap();
         assert_eq!(three.shield.cpus, set("5-7"));
-        let text = "CPUs 5-6 not prepared at boot (CPUs 2-3,7).";
+        let text = "CPUs 5-6 were not prepared at boot (nohz_full=2-3,7).";
         assert!(three.why.iter().any(|why| why.to_string() == text), "{:?}", three.why);
         // Programs run on the prepared sibling.
         let smt = machine(&["0-1", "2-3", "4-5", "6-7"], &[], &["0-7"]);
@@ -523,6 +550,35 @@ mod tests {
         assert_eq!(chosen(&smt, &request()), "6-7 idle 7");
         let idle = ShieldRequest { siblings: Some(Siblings::Idle), ..list("6-7") };
         assert_eq!(chosen(&prepared(smt, "3,5,7"), &idle), "6-7 idle 6");
+    }
+
+    #[test]
+    fn isolcpus_is_preferred_unless_the_kernel_cannot_make_its_cpus_a_partition() {
+        let mut four = plain(4);
+        four.isolation.isolcpus_domain = set("1");
+        let mut on = |release: KernelVersion, mode: CgroupMode| {
+            four.kernel.version = Some(release);
+            four.cgroup.mode = mode;
+            let CpuChoice { shield, why, .. } = choose(&four, &request()).unwrap();
+            let why = why.iter().map(ToString::to_string).find(|why| why.contains("isolcpus"));
+            (shield.cpus.to_string(), why.unwrap())
+        };
+        let preferred = ("1".to_owned(), "CPU 1 is in isolcpus=1.".to_owned());
+        for (release, mode) in [
+            (KernelVersion::new(6, 6), CgroupMode::V2),
+            (KernelVersion::new(6, 18), CgroupMode::V2),
+            (KernelVersion::new(6, 12), CgroupMode::V1),
+        ] {
+            assert_eq!(on(release, mode), preferred, "{release}");
+        }
+        let (cpus, why) = on(KernelVersion::new(6, 12), CgroupMode::V2);
+        assert_eq!(cpus, "3");
+        let text = "CPU 1 is in isolcpus=. Kernels from 6.7 to 6.17.2 cannot make such a CPU a \
+                    partition, so other CPUs come first.";
+        assert_eq!(why, text);
+        // The tick can stop there, which counts for more.
+        four.isolation.nohz_full = Some(set("1"));
+        assert_eq!(chosen(&four, &request()), "1");
     }
 
     #[test]

@@ -638,7 +638,7 @@ mod tests {
         assert_eq!(warned(&machine, true), None);
         // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.
         machine.cgroup.mode = CgroupMode::V1;
-        let obstacle = Some(InapplicableReason::CpusetNotV2);
+        let obstacle = Some(InapplicableReason::CpusetLosesCpu);
         assert_eq!(warned(&machine, false), Some(Leftovers { obstacle, ..read }));
         machine.isolation.nohz_full = Some("3".parse().unwrap());
         assert_eq!(warned(&machine, false), None);

@@ -16,6 +16,13 @@ pub enum NodeRefusal {
         /// Its CPUs that other shields have: all others.
         others: CpuSet,
     },
+    /// The requested node, or the only one, has the boot CPU.
+    BootNode {
+        /// The node.
+        node: usize,
+        /// Its CPUs; `None` if the machine has no others.
+        cpus: Option<CpuSet>,
+    },
     /// No node can be shielded entirely.
     NoneWhole {
         /// What limits the choice, ` near eth0` or empty.
@@ -50,6 +57,12 @@ impl NodeRefusal {
                     "or shield the whole node: --whole-node".to_owned(),
                 ]
             }
+            NodeRefusal::BootNode { cpus, .. } => {
+                let list = cpus.as_ref();
+                let list = list.map(|cpus| format!("or list its CPUs: --whole-node --cpus {cpus}"));
+                let part = "shield only part of the node: omit --whole-node".to_owned();
+                [part].into_iter().chain(list).collect()
+            }
             NodeRefusal::NoneWhole { .. } => {
                 vec!["shield only part of a node: omit --whole-node".to_owned()]
             }
@@ -74,6 +87,9 @@ impl fmt::Display for NodeRefusal {
                 "node {node} would have no housekeeping CPU left: the request takes CPU {cpus}, \
                  and other shields have CPU {others}"
             ),
+            NodeRefusal::BootNode { node, .. } => {
+                write!(f, "cannot shield the whole node {node}: it contains the boot CPU")
+            }
             NodeRefusal::NoneWhole { place } => write!(
                 f,
                 "cannot shield a whole NUMA node{place}: each node contains the boot CPU, or a CPU \

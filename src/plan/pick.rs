@@ -6,8 +6,8 @@ use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
-    cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
+    boot_cpu, boot_preparation, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
+    cpus_without_partition, cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
@@ -21,9 +21,9 @@ use std::cmp::Reverse;
 const CLUSTER_CORES: usize = 2;
 
 /// The rank of a unit, best first: outside the active version of the shield, preparation at boot,
-/// weakness, immovable interrupts. The last is not known where a shield is active, and a repeated
-/// request must not move a shield.
-type UnitRank = (bool, UnitPreparation, u32, usize);
+/// without a possible partition, weakness, immovable interrupts. The last is not known where a
+/// shield is active, and a repeated request must not move a shield.
+type UnitRank = (bool, UnitPreparation, bool, u32, usize);
 
 /// Which CPUs of a unit were prepared at boot, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +42,8 @@ struct CpuPicker<'a> {
     cores: Vec<CpuSet>,
     clusters: Vec<CpuSet>,
     prepared: CpuSet,
+    /// The CPUs that the kernel cannot make a partition.
+    no_partition: CpuSet,
     /// The CPUs of the active version of this shield; empty if there is none.
     active: &'a CpuSet,
     /// The CPUs of the other shields.
@@ -65,6 +67,7 @@ pub(super) fn choose_by_topology(
         ),
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
+        no_partition: cpus_without_partition(machine),
         active: &live.replaced_cpus,
         others: live.cpus(),
     };
@@ -83,7 +86,8 @@ pub(super) fn choose_by_topology(
         return Err(PlanRefusal::NoOwnCache { level: cache_level(level), place });
     }
     if request.whole_node && units.is_empty() {
-        return Err(NodeRefusal::NoneWhole { place }.into());
+        let refusal = picker.boot_node().unwrap_or(NodeRefusal::NoneWhole { place });
+        return Err(refusal.into());
     }
     let count = request.count.unwrap_or(1).max(1);
     let taken = match request.count {
@@ -101,7 +105,14 @@ pub(super) fn choose_by_topology(
             return Err(PlanRefusal::HeldByCpusets { count, possible: work.len(), sets, of_cset });
         }
         let halves = !has_halves && picker.cores.iter().any(|core| core.len() > 1);
-        return Err(PlanRefusal::TooMany { count, possible: work.len(), place, halves });
+        return Err(PlanRefusal::TooMany {
+            count,
+            possible: work.len(),
+            place,
+            halves,
+            several_nodes: online_of_nodes(machine).count() > 1,
+            whole_node: picker.is_whole_free_node(&allowed, count),
+        });
     }
     picker.explain(&units, &cpus, &work, notes);
     Ok(SplitCpus { idle: cpus.difference(&work), cpus })
@@ -193,6 +204,23 @@ impl CpuPicker<'_> {
         units
     }
 
+    /// The refusal to shield the boot CPU's node as a whole, if it is requested or the only one.
+    fn boot_node(&self) -> Option<NodeRefusal> {
+        let boot = boot_cpu(self.machine)?;
+        let (node, cpus) = online_of_nodes(self.machine).find(|(_, cpus)| cpus.contains(boot))?;
+        let only = online_of_nodes(self.machine).count() == 1;
+        let cpus = (!only).then_some(cpus);
+        (only || self.request.node == Some(node)).then_some(NodeRefusal::BootNode { node, cpus })
+    }
+
+    /// Whether these CPUs are a node without the boot CPU that has as many CPUs for programs.
+    fn is_whole_free_node(&self, allowed: &CpuSet, count: usize) -> bool {
+        let node = online_of_nodes(self.machine).find(|(_, cpus)| cpus == allowed);
+        let boot = boot_cpu(self.machine);
+        node.is_some_and(|(_, cpus)| !boot.is_some_and(|boot| cpus.contains(boot)))
+            && self.working_cpus(allowed).len() >= count
+    }
+
     /// Whether a node would keep no housekeeping CPU, and that is not requested.
     fn takes_too_much(&self, cpus: &CpuSet) -> bool {
         let mut exhausted = exhausted_nodes(self.machine, cpus, &self.others);
@@ -202,7 +230,8 @@ impl CpuPicker<'_> {
     fn rank(&self, unit: &CpuSet) -> UnitRank {
         let inactive = !unit.intersects(self.active);
         let irqs = count_immovable_irqs(self.machine, unit);
-        (inactive, self.preparation(unit), weakness(self.machine, unit), irqs)
+        let refused = unit.intersects(&self.no_partition);
+        (inactive, self.preparation(unit), refused, weakness(self.machine, unit), irqs)
     }
 
     fn preparation(&self, unit: &CpuSet) -> UnitPreparation {
@@ -343,8 +372,11 @@ impl CpuPicker<'_> {
             notes.add_reason(ChoiceReason::PreparedAtBoot {
                 cpus: named.clone(),
                 prepared: self.prepared.clone(),
-                from_command_line: self.machine.isolated_somehow().is_empty(),
+                by: boot_preparation(self.machine),
             });
+        }
+        if !self.no_partition.is_empty() && !cpus.intersects(&self.no_partition) {
+            notes.add_reason(ChoiceReason::NoPartition { cpus: self.no_partition.clone() });
         }
         if weakness(self.machine, cpus) == 0
             && units.iter().any(|unit| weakness(self.machine, unit) > 0)

@@ -73,8 +73,8 @@ impl fmt::Display for Readiness {
                 write!(f, "ready; booting with {parameters} would remove more interruptions")
             }
             Readiness::TickRemains => f.write_str(
-                "ready, but the timer tick remains: this kernel is built without \
-                 CONFIG_NO_HZ_FULL",
+                "ready, but the timer tick remains: this kernel cannot stop it \
+                 (CONFIG_NO_HZ_FULL, since 3.10)",
             ),
             Readiness::Cannot { why, .. } => write!(f, "cannot be shielded: {why}"),
         }

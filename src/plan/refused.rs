@@ -66,6 +66,10 @@ pub enum PlanRefusal {
         place: String,
         /// Whether single SMT siblings would give more CPUs.
         halves: bool,
+        /// Whether the machine has several NUMA nodes, each of which keeps a CPU.
+        several_nodes: bool,
+        /// Whether a whole NUMA node, which may be requested, has the missing CPUs.
+        whole_node: bool,
     },
     /// No cache of this level is free of the boot CPU.
     NoOwnCache {
@@ -191,16 +195,7 @@ impl fmt::Display for PlanRefusal {
             PlanRefusal::NoSuchDevice { name, known } => {
                 write!(f, "this machine has no device {name:?}; it has {}", comma_list(known))
             }
-            PlanRefusal::TooMany { possible: 0, place, .. } => write!(
-                f,
-                "no CPU can be shielded{place}: the core of the boot CPU, and one CPU of each \
-                 node, remain housekeeping CPUs"
-            ),
-            PlanRefusal::TooMany { count, possible, place, .. } => write!(
-                f,
-                "cannot shield {count} CPUs{place}; the maximum is {possible}: the core of the \
-                 boot CPU, and one CPU of each node, remain housekeeping CPUs"
-            ),
+            PlanRefusal::TooMany { .. } => self.write_too_many(f),
             PlanRefusal::NoOwnCache { level, place } => write!(
                 f,
                 "the shield cannot have an L{level} cache{place} to itself: each is shared with \
@@ -235,6 +230,37 @@ fn hint_device(name: &str, known: &[String]) -> String {
 impl std::error::Error for PlanRefusal {}
 
 impl PlanRefusal {
+    /// Says how many CPUs are possible, and what keeps the others.
+    fn write_too_many(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlanRefusal::TooMany { count, possible, place, several_nodes, .. } = self else {
+            return Ok(());
+        };
+        match possible {
+            0 => write!(f, "no CPU can be shielded{place}")?,
+            _ => write!(f, "cannot shield {count} CPUs{place}; the maximum is {possible}")?,
+        }
+        f.write_str(match several_nodes {
+            true => {
+                ": the core of the boot CPU, and one CPU of each node, remain housekeeping CPUs"
+            }
+            false => ": the core of the boot CPU remains a housekeeping CPU",
+        })
+    }
+
+    /// Requests that are possible instead of one that is too large.
+    fn smaller_requests(&self) -> Vec<String> {
+        let PlanRefusal::TooMany { possible, halves, whole_node, .. } = self else {
+            return Vec::new();
+        };
+        let ways = [
+            (*possible > 0).then(|| format!("request fewer CPUs: --count {possible}")),
+            whole_node.then(|| "shield the whole node: --whole-node instead of --count".into()),
+            halves.then(|| "shield single SMT siblings: --siblings share".into()),
+        ];
+        let ways = ways.into_iter().flatten().enumerate();
+        ways.map(|(n, way)| if n == 0 { way } else { format!("or {way}") }).collect()
+    }
+
     /// Says which exclusive cpusets leave too few CPUs.
     fn write_held(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PlanRefusal::HeldByCpusets { count, possible, sets, of_cset } = self else {
@@ -270,6 +296,7 @@ impl PlanRefusal {
             PlanRefusal::EmptyList
             | PlanRefusal::NoSuchCpu { .. }
             | PlanRefusal::AllCpus { .. }
+            | PlanRefusal::TooMany { possible: 1.., .. }
             | PlanRefusal::NoSuchDevice { .. }
             | PlanRefusal::NoSuchTunable { .. }
             | PlanRefusal::InOtherShield { .. }
@@ -335,9 +362,7 @@ impl PlanRefusal {
             PlanRefusal::NoHousekeeping { .. } => {
                 vec!["take a shield down: cpushield status lists them".to_owned()]
             }
-            PlanRefusal::TooMany { halves: true, .. } => {
-                vec!["shield single SMT siblings: --siblings share".to_owned()]
-            }
+            PlanRefusal::TooMany { .. } => self.smaller_requests(),
             PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));
                 near.chain(["list the tunables: cpushield explain".to_owned()]).collect()

@@ -1,8 +1,11 @@
 //! Facts about single CPUs and nodes that the choice needs. Pure.
 
-use crate::documents::plan::{ChoiceWarning, RemoteMemoryReason};
-use crate::survey::{CoreKind, CpusetGroup, Irq, IrqMovability, Machine, exclusive_cpusets};
+use crate::documents::plan::{BootPreparation, ChoiceWarning, RemoteMemoryReason};
+use crate::survey::{
+    CgroupMode, CoreKind, CpusetGroup, Irq, IrqMovability, Machine, exclusive_cpusets,
+};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 
 /// The CPU that booted the machine: CPU 0, or the lowest online CPU if CPU 0 is not online
 /// (deconfigured cores of a Power machine).
@@ -76,13 +79,37 @@ fn is_immovable_on(irq: &Irq, cpus: &CpuSet) -> bool {
         && handled_on.is_some_and(|handled_on| handled_on.intersects(cpus))
 }
 
-/// CPUs that were prepared at boot: the tick can stop there, or they are not load-balanced.
+/// CPUs that were prepared at boot: the tick can stop there, or they are not load-balanced and can
+/// be a partition.
 pub(super) fn cpus_prepared_at_boot(machine: &Machine) -> CpuSet {
     let isolation = &machine.isolation;
-    let none = CpuSet::new();
-    let nohz = isolation.nohz_full.as_ref().unwrap_or(&none);
-    let isolated = isolation.isolcpus_domain.union(&machine.isolated_somehow());
-    if nohz.is_empty() { isolated } else { nohz.clone() }
+    match boot_preparation(machine) {
+        BootPreparation::NohzFull => isolation.nohz_full.clone().unwrap_or_default(),
+        BootPreparation::Unknown => machine.isolated_somehow(),
+        BootPreparation::Isolcpus => {
+            isolation.isolcpus_domain.difference(&cpus_without_partition(machine))
+        }
+    }
+}
+
+/// What prepared them.
+pub(super) fn boot_preparation(machine: &Machine) -> BootPreparation {
+    if machine.isolation.nohz_full.as_ref().is_some_and(|cpus| !cpus.is_empty()) {
+        BootPreparation::NohzFull
+    } else if machine.isolated_somehow().is_empty() {
+        BootPreparation::Isolcpus
+    } else {
+        BootPreparation::Unknown
+    }
+}
+
+/// The CPUs of `isolcpus=` that this kernel cannot make a partition.
+pub(super) fn cpus_without_partition(machine: &Machine) -> CpuSet {
+    let refuses = |version| PARTITION_REFUSES_ISOLCPUS.contains(&version);
+    match machine.cgroup.mode == CgroupMode::V2 && machine.kernel.version.is_some_and(refuses) {
+        true => machine.isolation.isolcpus_domain.clone(),
+        false => CpuSet::new(),
+    }
 }
 
 /// CPUs that belong exclusively to cpusets of other programs.

@@ -50,7 +50,7 @@ fn remarks(pair: &GroupPair) -> Vec<TextLine> {
         lines.push(TextLine::remark(tone, scope, what));
     }
     if pair.differences.is_empty() {
-        lines.push(TextLine::new("no other known differences"));
+        lines.push(TextLine::new("no known differences in the setup"));
     }
     if pair.rows.iter().any(|row| spread(row, &row.base).or(spread(row, &row.other)).is_some()) {
         let times = "the 95 % confidence interval of the ratio";

@@ -113,7 +113,8 @@ pub(super) fn long_span(ns: u64) -> String {
     let minutes = ns / 60_000_000_000;
     match minutes {
         0 | 1 => span(ns),
-        2..=119 => format!("{minutes} min"),
+        2..=59 => format!("{minutes} min"),
+        _ if minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
         _ => format!("{} h {} min", minutes / 60, minutes % 60),
     }
 }

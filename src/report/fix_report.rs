@@ -1,7 +1,9 @@
 //! The blocks of a [`FixReport`]: the observations, the fixes after each, and what remains with the
 //! reason. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone};
+use super::blocks::{
+    ReportBlock, Table, TableCell, TableColumn, TextLine, TextPart, TextTone, words,
+};
 use super::table::span;
 use super::verdict::{self, WatchedRun};
 use crate::documents::fix_report::{
@@ -91,7 +93,9 @@ impl FixRound {
         let mut parts = Vec::new();
         for (seen, judged) in self.evidence.cpus.iter().zip(&self.verdict.cpus) {
             let between = if parts.is_empty() { "" } else { "; " };
-            let entries = seen.entries.map_or(String::new(), |n| format!(", {n} kernel entries"));
+            let entries = seen
+                .entries
+                .map_or(String::new(), |n| format!(", {} kernel entries", words::grouped(n)));
             parts.push(TextPart::new(format!("{between}CPU {} ", seen.cpu)));
             parts.push(TextPart::toned(verdict::tone(judged.state), verdict::word(judged.state)));
             parts.push(TextPart::new(entries));

@@ -1,6 +1,7 @@
 //! Free CPUs → blocks: the CPUs in no shield, by node and cache, and what has the others. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine};
+use super::machine::size;
 use crate::plan::{CpuHolding, FreeCpus, FreeGroup, named};
 
 /// The blocks of `cpushield plan --free`.
@@ -21,7 +22,7 @@ pub fn blocks(found: &FreeCpus) -> Vec<ReportBlock> {
 
 fn group_cells(group: &FreeGroup) -> Vec<TableCell> {
     let cache = group.cache.as_ref().map(|cache| {
-        let size = cache.size_kib.map(|kib| format!("{kib} KiB, ")).unwrap_or_default();
+        let size = cache.size_kib.map(|kib| format!("{}, ", size(kib))).unwrap_or_default();
         format!("L{} ({size}{})", cache.level, named(&cache.shared))
     });
     let node = TableCell::known(group.node.map(|node| node.to_string()));

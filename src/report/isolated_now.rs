@@ -57,7 +57,7 @@ pub(super) fn isolation_lines(machine: &Machine) -> Vec<TextLine> {
                 }
             },
             Some(false) => {
-                "this kernel cannot stop the tick (built without CONFIG_NO_HZ_FULL)".to_owned()
+                "this kernel cannot stop the tick (CONFIG_NO_HZ_FULL, since 3.10)".to_owned()
             }
             None => "it is unknown whether the kernel can stop the tick".to_owned(),
         });

@@ -1,11 +1,13 @@
 //! Plan → blocks: the choice of CPUs, a line for each tunable, what remains and why. Pure.
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
-use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::count_text::many;
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::policy_plans::PolicyPlans;
-use crate::plan::{Immovable, Plan, Shield, SkipReason, SkippedTunable, Step, StepReason, named};
+use crate::plan::{
+    BootAdviceReason, Immovable, Plan, Shield, SkipReason, SkippedTunable, Step, StepReason, named,
+};
 use std::collections::BTreeMap;
 
 /// Names that one line lists; the others are counted.
@@ -20,24 +22,37 @@ pub enum PlanDetail {
     EveryChange,
 }
 
+/// The machine that a plan is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlannedMachine {
+    /// This one.
+    Live,
+    /// A recorded one.
+    Recorded,
+}
+
 /// The blocks of `cpushield plan`. `detail` shows each step with its shell command.
 #[must_use]
-pub fn blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
+pub fn blocks(plan: &Plan, detail: PlanDetail, on: PlannedMachine) -> Vec<ReportBlock> {
     let mut blocks = plan_blocks(plan, detail);
-    blocks.extend(next_command("`cpushield apply` with the same options creates this shield"));
+    blocks.extend(next_command("`cpushield apply` with the same options creates this shield", on));
     blocks
 }
 
 /// The blocks of `cpushield plan --all`.
 #[must_use]
-pub fn policy_blocks(plans: &PolicyPlans, detail: PlanDetail) -> Vec<ReportBlock> {
+pub fn policy_blocks(
+    plans: &PolicyPlans,
+    detail: PlanDetail,
+    on: PlannedMachine,
+) -> Vec<ReportBlock> {
     let mut blocks = Vec::new();
     for plan in &plans.plans {
         blocks.push(ReportBlock::Heading(format!("Shield {}", plan.shield.name)));
         blocks.extend(plan_blocks(plan, detail));
     }
     blocks.extend(left_alone(&plans.others));
-    blocks.extend(next_command("`cpushield apply --all` creates these shields"));
+    blocks.extend(next_command("`cpushield apply --all` creates these shields", on));
     blocks
 }
 
@@ -49,8 +64,12 @@ pub fn left_alone(others: &[Shield]) -> Vec<ReportBlock> {
     ReportBlock::section("Not in the policy, so left alone", lines.collect())
 }
 
-fn next_command(what: &str) -> [ReportBlock; 2] {
-    let next = format!("{what}; with `--dry-run` it prints the commands");
+fn next_command(what: &str, on: PlannedMachine) -> [ReportBlock; 2] {
+    let place = match on {
+        PlannedMachine::Live => "",
+        PlannedMachine::Recorded => " on that machine",
+    };
+    let next = format!("{what}{place}; with `--dry-run` it prints the commands");
     let next = TextLine::remark(TextTone::Plain, "Next", next);
     [ReportBlock::Space, ReportBlock::Lines(vec![next])]
 }
@@ -75,10 +94,16 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
 
 /// That the tick remains, the most frequent interruption, where a boot parameter would remove it.
 fn remaining_tick(plan: &Plan) -> Option<TextLine> {
-    let advice = plan.boot.iter().find(|advice| advice.removes.contains(&Cause::Tick))?;
-    let (cpus, parameter) = (named(&plan.shield.cpus), &advice.parameter);
-    let line = format!("The tick still interrupts {cpus}. To remove it, boot with {parameter}.");
-    Some(TextLine::new(line))
+    let (parameter, known, cpus) = plan.boot.iter().find_map(|advice| match &advice.reason {
+        BootAdviceReason::TickStops { known, cpus } => Some((&advice.parameter, *known, cpus)),
+        _ => None,
+    })?;
+    let how = match known {
+        true => format!("To remove it, boot with {parameter}."),
+        false => format!("It is unknown whether a boot with {parameter} would remove it."),
+    };
+    let line = format!("The tick still interrupts {}. {how}", named(cpus));
+    (!cpus.is_empty()).then(|| TextLine::new(line))
 }
 
 /// The interruptions that remain until a boot with these parameters.
@@ -90,13 +115,23 @@ pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
     });
     let mut columns = ["parameter", "removes"].map(TableColumn::words).to_vec();
     columns.push(TableColumn::remarks("why"));
-    Table::new("Removed only by a boot parameter", columns, rows.collect()).into_block()
+    Table::new("Removed only by a boot parameter (cpushield boot plan)", columns, rows.collect())
+        .into_block()
+}
+
+/// Whether a tunable has a row among the boot parameters.
+fn is_advised(plan: &Plan, skipped: &SkippedTunable) -> bool {
+    let parameter = format!("{}=", skipped.tunable.replace('-', "_"));
+    let why = InapplicableReason::OnlyAtBoot;
+    skipped.reason == SkipReason::Inapplicable { why }
+        && plan.boot.iter().any(|advice| advice.parameter.starts_with(&parameter))
 }
 
 /// The tunables that do not apply to this machine, and in one line those that are off by default.
 pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
+    let skipped = plan.skipped.iter().filter(|skipped| !is_advised(plan, skipped));
     let (off, used): (Vec<&SkippedTunable>, Vec<_>) =
-        plan.skipped.iter().partition(|skipped| skipped.reason.is_off_by_default());
+        skipped.partition(|skipped| skipped.reason.is_off_by_default());
     let (spared, not_applicable): (Vec<&SkippedTunable>, Vec<_>) = used
         .into_iter()
         .partition(|skipped| matches!(skipped.reason, SkipReason::SparesShields { .. }));
@@ -136,28 +171,59 @@ fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     };
     let already = match already {
         0 => String::new(),
-        1 => format!("; 1 setting of {tunables} is already set"),
-        n => format!("; {n} settings of {tunables} are already set"),
+        1 => format!("; 1 value of {tunables} is already right"),
+        n => format!("; {n} values of {tunables} are already right"),
     };
-    let title = format!("{}{already}", many(plan.steps.len(), "change"));
-    if plan.steps.is_empty() {
+    let (same, steps): (Vec<Step>, Vec<Step>) =
+        plan.steps.iter().cloned().partition(writes_same_value);
+    let title = format!("{}{already}", many(steps.len(), "change"));
+    // In full, the steps stay in the order in which they are made.
+    if detail == PlanDetail::EveryChange {
+        let again = match same.len() {
+            0 => String::new(),
+            1 => "; 1 value is written again".to_owned(),
+            n => format!("; {n} values are written again"),
+        };
+        return every_step(format!("{title}{again}"), &plan.steps);
+    }
+    let mut blocks = steps_table(title, &steps);
+    if !same.is_empty() {
+        blocks.extend(steps_table("Written again with the same value".to_owned(), &same));
+    }
+    blocks
+}
+
+/// Whether a step leaves its value as it is: another shield needs it too, or only the write
+/// matters.
+fn writes_same_value(step: &Step) -> bool {
+    matches!(&step.change, Change::Write { value, .. } if step.now.as_ref() == Some(value))
+}
+
+/// Each step with its reason and its command.
+fn every_step(title: String, steps: &[Step]) -> Vec<ReportBlock> {
+    if steps.is_empty() {
         return vec![ReportBlock::Heading(title)];
     }
-    if detail == PlanDetail::EveryChange {
-        let lines = plan.steps.iter().flat_map(|step| {
-            // A new object has no current value, nor has a change that sets none.
-            let now = step.now.as_ref().map(|now| match now.trim() {
-                "" => " (now: empty)".to_owned(),
-                now => format!(" (now: {now})"),
-            });
-            let now = now.unwrap_or_default();
-            let change = TextLine::new(format!("{}: {}{now}", step.tunable, step.reason));
-            [change, TextLine::command(step.change.shell()).below().below()]
+    let lines = steps.iter().flat_map(|step| {
+        // A new object has no current value, nor has a change that sets none.
+        let now = step.now.as_ref().map(|now| match now.trim() {
+            "" => " (now: empty)".to_owned(),
+            now => format!(" (now: {now})"),
         });
-        return ReportBlock::section(title, lines.collect());
+        let now = now.unwrap_or_default();
+        let change = TextLine::new(format!("{}: {}{now}", step.tunable, step.reason));
+        [change, TextLine::command(step.change.shell()).below().below()]
+    });
+    ReportBlock::section(title, lines.collect())
+}
+
+/// A table of steps, summarized for each tunable.
+fn steps_table(title: String, steps: &[Step]) -> Vec<ReportBlock> {
+    if steps.is_empty() {
+        return vec![ReportBlock::Heading(title)];
     }
     let mut rows = Vec::new();
-    for steps in plan.steps.chunk_by(|a, b| a.tunable == b.tunable) {
+    for steps in steps.chunk_by(|a, b| a.tunable == b.tunable) {
         let Some(first) = steps.first() else { continue };
         let risk = match first.risk {
             Risk::None | Risk::Low => "",
@@ -204,14 +270,14 @@ fn is_in_use(step: &Step) -> bool {
 fn kind_and_name(step: &Step) -> (String, String) {
     match &step.change {
         Change::Affinity { comm, cpus, .. } => {
-            (format!("{{n}} thread(s) to CPU {cpus}: {{name}}"), comm.clone())
+            (format!("{{n}} thread(s) to {}: {{name}}", named(cpus)), comm.clone())
         }
         Change::Write { path, value, compare } => match (&step.reason, path.rsplit_once('/')) {
             (StepReason::Irq { irq, .. }, _) => {
                 // Kernels before 3.0 have only the mask.
-                let cpus = compare.parse_set(value).map(|cpus| cpus.to_string());
+                let cpus = compare.parse_set(value).map(|cpus| named(&cpus));
                 let cpus = cpus.as_ref().unwrap_or(value);
-                (format!("{{n}} interrupt(s){{used}} to CPU {cpus}: {{name}}"), irq.to_string())
+                (format!("{{n}} interrupt(s){{used}} to {cpus}: {{name}}"), irq.to_string())
             }
             (_, Some((dir, file))) if is_one_of_many(dir) => {
                 let values = describe_values(step.now.as_deref(), value);
@@ -225,12 +291,11 @@ fn kind_and_name(step: &Step) -> (String, String) {
     }
 }
 
-/// The value of a setting now and later. A setting that an active shield has changed already stays
-/// as it is, and this shield keeps it too.
+/// The value of a setting now and later.
 fn describe_values(now: Option<&str>, value: &str) -> String {
     match now {
         None | Some("") => value.to_owned(),
-        Some(now) if now == value => format!("{value} (unchanged)"),
+        Some(now) if now == value => value.to_owned(),
         Some(now) => format!("{now} → {value}"),
     }
 }
@@ -267,4 +332,68 @@ pub fn immovable(all: &[Immovable]) -> Vec<ReportBlock> {
     });
     let title = format!("Tasks and interrupts that cannot be moved: {}", all.len());
     ReportBlock::section(title, lines.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::blocks::{terminal_blocks, unpainted};
+    use super::*;
+    use crate::plan::fake::{plain, set};
+    use crate::plan::plan;
+    use crate::policy::ShieldRequest;
+    use crate::survey::Machine;
+
+    fn planned(machine: &Machine, cpus: &str) -> Plan {
+        let cpus = Some(set(cpus));
+        plan(machine, &ShieldRequest { cpus, ..ShieldRequest::default() }).unwrap()
+    }
+
+    fn shown(plan: &Plan) -> String {
+        let blocks = blocks(plan, PlanDetail::Summary, PlannedMachine::Live);
+        terminal_blocks(&blocks, 200, &unpainted)
+    }
+
+    #[test]
+    fn a_boot_parameter_is_named_for_the_cpus_that_lack_it_and_only_once() {
+        let mut machine = plain(6);
+        machine.isolation.nohz_full = Some(set("1-2"));
+        let text = shown(&planned(&machine, "2-4"));
+        let tick = "The tick still interrupts CPUs 3-4. To remove it, boot with nohz_full=1-4.";
+        assert!(text.contains(tick), "{text}");
+        assert!(text.contains("Removed only by a boot parameter"), "{text}");
+        for row in ["nohz-full", "rcu-nocbs", "only a boot parameter can"] {
+            assert!(!text.contains(row), "{text}");
+        }
+        let text = shown(&planned(&machine, "1-2"));
+        assert!(!text.contains("The tick still"), "{text}");
+    }
+
+    #[test]
+    fn a_value_that_is_only_written_again_is_not_counted_as_a_change() {
+        let mut plan = planned(&plain(4), "3");
+        let write = Change::Write {
+            path: "/proc/sys/vm/stat_interval".to_owned(),
+            value: "3600".to_owned(),
+            compare: crate::change::ValueComparison::Text,
+        };
+        let mut step = Step {
+            tunable: "vm-stat-interval".to_owned(),
+            change: write,
+            now: None,
+            reason: "a reason".into(),
+            risk: Risk::None,
+            when: crate::change::EffectTime::Runtime,
+            removes: Vec::new(),
+            required: false,
+        };
+        let old = plan.steps.len();
+        for (now, counted, apart) in [("1", old + 1, false), ("3600", old, true)] {
+            step.now = Some(now.to_owned());
+            plan.steps.truncate(old);
+            plan.steps.push(step.clone());
+            let text = shown(&plan);
+            assert!(text.contains(&many(counted, "change")), "{text}");
+            assert_eq!(text.contains("Written again with the same value"), apart, "{text}");
+        }
+    }
 }

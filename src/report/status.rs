@@ -7,12 +7,23 @@ use crate::boot::AtEveryBoot;
 use crate::run::{OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole};
 use cpushield_linux::{CpuSet, processes::task};
 
-/// The blocks of `cpushield status`. `is_root`: root asks.
+/// The user that reads a status, which decides what comes next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StatusReader {
+    /// The administrator of this machine.
+    Root,
+    /// Another user.
+    User,
+    /// A user of another machine, with a recording.
+    Elsewhere,
+}
+
+/// The blocks of `cpushield status`.
 #[must_use]
 pub fn status_blocks(
     status: &ShieldStatus,
     at_every_boot: &AtEveryBoot,
-    is_root: bool,
+    reader: StatusReader,
 ) -> Vec<ReportBlock> {
     let mut blocks = Vec::new();
     for (nth, shield) in status.shields.iter().enumerate() {
@@ -30,7 +41,7 @@ pub fn status_blocks(
     }
     for (what, cpus) in [
         ("Isolated at boot (isolcpus)", &status.isolated),
-        ("Tick stops while one thread runs (nohz_full)", &status.nohz_full),
+        ("Tick stops while the scheduler does not need it (nohz_full)", &status.nohz_full),
     ] {
         let cpus = cpus.as_ref().filter(|cpus| !cpus.is_empty());
         lines.extend(cpus.map(|cpus| TextLine::new(format!("{what}: CPU {cpus}"))));
@@ -47,14 +58,15 @@ pub fn status_blocks(
         let text = "Trace: removed the trace that a killed `verify` had left running";
         lines.push(TextLine::new(text));
     }
-    lines.extend(next_step(status, is_root).map(TextLine::new));
+    lines.extend(next_step(status, reader).map(TextLine::new));
     blocks.push(ReportBlock::Lines(lines));
     blocks
 }
 
 /// What to do next, where there is no shield, a CPU of it is offline, or its state is unknown.
-fn next_step(status: &ShieldStatus, is_root: bool) -> Option<String> {
-    let next = match (&status.state.state, is_root) {
+fn next_step(status: &ShieldStatus, reader: StatusReader) -> Option<String> {
+    let next = match (&status.state.state, reader) {
+        (_, StatusReader::Elsewhere) => return None,
         (ShieldState::NoShield, _) if status.unchecked.is_empty() => {
             "`cpushield try` demonstrates a shield; `cpushield apply` makes one."
         }
@@ -62,8 +74,10 @@ fn next_step(status: &ShieldStatus, is_root: bool) -> Option<String> {
             let cpu = cpus.first().unwrap_or_default();
             return Some(format!("Next: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online"));
         }
-        (ShieldState::Unknown { .. }, true) => "`cpushield undo` reports what can be done.",
-        (ShieldState::Unknown { .. }, false) => "sudo cpushield status",
+        (ShieldState::Unknown { .. }, StatusReader::Root) => {
+            "`cpushield undo` reports what can be done."
+        }
+        (ShieldState::Unknown { .. }, StatusReader::User) => "sudo cpushield status",
         _ => return None,
     };
     Some(format!("Next: {next}"))
@@ -206,7 +220,7 @@ mod tests {
             offline: false,
             processes: protection(false, "1 foreign task"),
             interrupts: protection(true, "none delivered here"),
-            tick: protection(true, "stops while one thread runs"),
+            tick: protection(true, "stops while the scheduler does not need it"),
             threads: vec![
                 thread("intruder", ThreadRole::Foreign),
                 thread("control", ThreadRole::Program),
@@ -248,19 +262,19 @@ Shield rt on CPU 3: active, but 1 foreign task is on its CPUs
 CPU 3
   processes   not shielded  1 foreign task
   interrupts  shielded      none delivered here
-  timer tick  shielded      stops while one thread runs
+  timer tick  shielded      stops while the scheduler does not need it
          42 intruder         SCHED_OTHER  foreign task
          42 control          SCHED_OTHER  program of the shield
     kernel threads: ksoftirqd/3, cpuhp/3
     last ran here before the shield was applied, and cannot return: bash
-Tick stops while one thread runs (nohz_full): CPU 3
+Tick stops while the scheduler does not need it (nohz_full): CPU 3
 Enabled at every boot: unknown (torn)
 ";
 
     #[test]
     fn a_shield_and_everything_on_its_cpus_is_one_screen() {
         let at_every_boot = AtEveryBoot { enabled: None, enabled_unknown: Some("torn".to_owned()) };
-        let blocks = status_blocks(&status(), &at_every_boot, true);
+        let blocks = status_blocks(&status(), &at_every_boot, StatusReader::Root);
         assert_eq!(terminal_blocks(&blocks, 80, &unpainted), SCREEN);
     }
 
@@ -269,9 +283,9 @@ Enabled at every boot: unknown (torn)
         let mut status = status();
         status.shields.clear();
         status.state = ShieldState::Unknown { reason: "torn".to_owned() }.into();
-        let next = [true, false].map(|is_root| next_step(&status, is_root));
-        let expected =
-            ["Next: `cpushield undo` reports what can be done.", "Next: sudo cpushield status"];
-        assert_eq!(next, expected.map(|next| Some(next.to_owned())));
+        let readers = [StatusReader::Root, StatusReader::User, StatusReader::Elsewhere];
+        let next = readers.map(|reader| next_step(&status, reader));
+        let undo = "Next: `cpushield undo` reports what can be done.".to_owned();
+        assert_eq!(next, [Some(undo), Some("Next: sudo cpushield status".to_owned()), None]);
     }
 }

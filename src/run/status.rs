@@ -464,7 +464,7 @@ fn describe_interrupts(irqs: &[OnIrq], unread: Option<&str>) -> CpuProtection {
 
 fn describe_tick(cpu: usize, nohz_full: Option<&CpuSet>) -> CpuProtection {
     match nohz_full {
-        Some(cpus) if cpus.contains(cpu) => protected("stops while one thread runs"),
+        Some(cpus) if cpus.contains(cpu) => protected("stops while the scheduler does not need it"),
         Some(_) => unprotected("ticks; only nohz_full= at boot stops it"),
         None => unprotected("ticks; this kernel has no nohz_full"),
     }

@@ -25,8 +25,8 @@ pub struct ShieldStatus {
     pub shields: Vec<ShieldSummary>,
     /// CPUs that were isolated at boot (`/sys/devices/system/cpu/isolated`); `None` when unknown.
     pub isolated: Option<CpuSet>,
-    /// CPUs whose tick stops while one thread runs (`/sys/devices/system/cpu/nohz_full`); `None` if
-    /// the kernel does not support this.
+    /// CPUs whose tick stops while the scheduler does not need it
+    /// (`/sys/devices/system/cpu/nohz_full`); `None` if the kernel does not support this.
     pub nohz_full: Option<CpuSet>,
     /// Traces that a killed `verify` left recording; this command removed them.
     #[serde(default)]

@@ -173,11 +173,13 @@ impl Tunable for NohzFull {
         let missing = shield.cpus.difference(nohz_full);
         let mut remains = UnresolvedCause::default();
         if !missing.difference(&CpuSet::single(BOOT_CPU)).is_empty() {
+            let cpus =
+                missing.intersection(&preparable(shield)).intersection(&shield.online_cpus());
             remains = advise(
                 "nohz_full",
                 &nohz_full.union(&preparable(shield)),
                 NOHZ_FULL.removes,
-                BootAdviceReason::TickStops { known: can_stop.is_some() },
+                BootAdviceReason::TickStops { known: can_stop.is_some(), cpus },
             );
         }
         if missing.contains(BOOT_CPU) {

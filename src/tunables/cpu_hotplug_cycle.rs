@@ -147,8 +147,17 @@ impl Tunable for CpuHotplugCycle {
     }
 
     fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if machine.cgroup.mode != CgroupMode::V2 {
-            return WantedChanges::Nothing(InapplicableReason::CpusetNotV2);
+        let obstacle = match machine.cgroup.mode {
+            CgroupMode::V2 => None,
+            CgroupMode::V1 | CgroupMode::Hybrid if machine.cgroup.mount.is_some() => {
+                Some(InapplicableReason::CpusetLosesCpu)
+            }
+            CgroupMode::V1 | CgroupMode::Hybrid | CgroupMode::None => {
+                Some(InapplicableReason::TasksReturn)
+            }
+        };
+        if let Some(why) = obstacle {
+            return WantedChanges::Nothing(why);
         }
         let mut wanted = Vec::new();
         for cpu in shield.online_cpus().iter() {

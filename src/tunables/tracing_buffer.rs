@@ -76,7 +76,10 @@ impl Tunable for TracingBuffer {
 
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {
         let Some(tracefs) = &machine.tracing.tracefs else {
-            return WantedChanges::Nothing(InapplicableReason::TracefsUnmounted);
+            return WantedChanges::Nothing(match machine.tracing.supported {
+                Some(false) => InapplicableReason::NoTraceInstances,
+                _ => InapplicableReason::TracefsUnmounted,
+            });
         };
         if setting(machine, &format!("{tracefs}/{SUBBUF_SIZE}")).is_some() {
             return WantedChanges::Nothing(InapplicableReason::OwnTraceBuffers);
@@ -119,12 +122,15 @@ mod tests {
     #[test]
     fn an_unreadable_file_is_reported_as_unreadable_and_not_as_absent() {
         let mut m = plain(2);
-        m.tracing.tracefs = Some("/t".to_owned());
         let shield = choose(&m, &ShieldRequest::default()).unwrap().shield;
         let why = |m: &Machine| match TracingBuffer.wants(m, &shield) {
             WantedChanges::Nothing(why) => why.to_string(),
             WantedChanges::Changes(wanted) => format!("{} changes", wanted.len()),
         };
+        assert_eq!(why(&m), "tracefs is not mounted");
+        m.tracing.supported = Some(false);
+        assert!(why(&m).starts_with("this kernel has no trace instances"));
+        m.tracing.tracefs = Some("/t".to_owned());
         m.settings
             .insert(format!("/t/{SIZE}"), TunableReading::Value("7 (expanded: 1408)".to_owned()));
         let unread = format!("it is unknown whether this kernel has /t/{SWITCH}");

@@ -60,6 +60,7 @@ mod tests {
     use crate::plan::{CpusetWarning, PlanWarning};
     use crate::survey::survey;
     use crate::tunables;
+    use cpushield_linux::CpuSet;
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -102,7 +103,9 @@ mod tests {
         fs::write(root.join("proc/sys/kernel/osrelease"), format!("{release}\n")).unwrap();
         let host = Host::recorded(&root).unwrap();
         let store = Store::new(&dir.join("state"));
-        let (machine, request) = (survey(&host, &tunables::reads()), ShieldRequest::default());
+        let machine = survey(&host, &tunables::reads());
+        let cpus = Some(CpuSet::single(7));
+        let request = ShieldRequest { cpus, ..ShieldRequest::default() };
         let first = plan(&machine, &request).unwrap();
         let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
         read_files(&root, &mut before);

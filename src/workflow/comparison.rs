@@ -25,8 +25,11 @@ fn read_group(access: &UserFiles, arg: &str) -> Result<GivenGroup, Failure> {
         _ => (arg, vec![arg]),
     };
     let files = files.into_iter().filter(|file| !file.is_empty());
-    let runs =
-        files.map(|file| read_run(access, file)).collect::<Result<Vec<GivenRun>, Failure>>()?;
+    let runs = files.map(|file| read_run(access, file)).collect::<Result<Vec<GivenRun>, Failure>>();
+    let runs = runs.map_err(|failure| match name == arg && arg.contains(',') {
+        true => failure.hint(format!("name the group: NAME={arg}")),
+        false => failure,
+    })?;
     Ok(GivenGroup { name: name.to_owned(), runs })
 }
 

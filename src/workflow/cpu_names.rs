@@ -50,7 +50,10 @@ pub fn select_cpus(
     selection: Option<&CpuSelection>,
 ) -> Result<Option<CpuSet>, Failure> {
     let resolved = selection.map(|selection| selection.resolve(&read_names(host))).transpose();
-    resolved.map_err(|why| Failure::usage(format!("--cpus: {why}")).hint(SELECTION_HINT))
+    resolved.map_err(|why| {
+        let hint = why.hint().unwrap_or_else(|| SELECTION_HINT.to_owned());
+        Failure::usage(format!("--cpus: {why}")).hint(hint)
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ pub enum WordNotation {
     Mask,
 }
 
+/// The digits of a group in a mask of the kernel.
+const MASK_GROUP: usize = 8;
+
 /// Parses a list or a mask. A word is a mask if it has `0x`, a hexadecimal letter, or groups of
 /// eight digits, as in `smp_affinity`: no CPU has a number of eight digits.
 ///
@@ -22,7 +25,7 @@ pub fn parse_set(word: &str, notation: WordNotation, names: &CpuNames) -> Result
     let groups = word
         .split(',')
         .skip(usize::from(word.contains(',')))
-        .all(|g| g.len() == 8 && g.bytes().all(|b| b.is_ascii_hexdigit()));
+        .all(|g| g.len() == MASK_GROUP && g.bytes().all(|b| b.is_ascii_hexdigit()));
     let letters = word.bytes().all(|b| b.is_ascii_hexdigit() || b == b',')
         && word.bytes().any(|b| b.is_ascii_alphabetic());
     let parsed = if notation == WordNotation::Mask || word.starts_with("0x") || groups || letters {
@@ -41,6 +44,15 @@ pub fn parse_set(word: &str, notation: WordNotation, names: &CpuNames) -> Result
         }
         parsed => parsed.map_err(|why| Failure::usage(why).hint(hint)),
     }
+}
+
+/// What a word of digits means as a mask, where it was read as a list: the files of small machines
+/// have such masks, for example `3` in `smp_affinity`.
+#[must_use]
+pub fn other_reading(word: &str, notation: WordNotation) -> Option<CpuSet> {
+    let digits = word.bytes().all(|b| b.is_ascii_digit()) && word.len() < MASK_GROUP;
+    let ambiguous = digits && notation == WordNotation::Detected;
+    ambiguous.then(|| CpuSet::parse_mask(word).ok()).flatten()
 }
 
 #[cfg(test)]
@@ -66,6 +78,12 @@ mod tests {
                 "{word}"
             );
         }
+        let other = |word| other_reading(word, WordNotation::Detected).map(|cpus| cpus.to_string());
+        assert_eq!(other("10"), Some("4".to_owned()));
+        for word in ["0x10", "f", "0-3", "10,20", "00000010", ""] {
+            assert_eq!(other(word), None, "{word}");
+        }
+        assert_eq!(other_reading("10", WordNotation::Mask), None);
         assert_eq!(parse_set("80", WordNotation::Mask, &names).unwrap().to_string(), "7");
         assert!(parse_set("0x0", WordNotation::Detected, &names).unwrap().is_empty());
         for wrong in ["x", "", " ", ","] {

@@ -109,9 +109,11 @@ fn explain_error(error: SetupError) -> Failure {
     match error {
         SetupError::NothingFound { tool, why, looked_in } => {
             let looked_in = looked_in.join(", ");
-            Failure::machine(format!(
-                "found no setup that {tool} made: {why}\n  looked in: {looked_in}"
-            ))
+            let what = match tool {
+                OtherTool::Cmdline => "the kernel command line isolates no CPUs".to_owned(),
+                tool => format!("found no setup that {tool} made"),
+            };
+            Failure::machine(format!("{what}: {why}\n  looked in: {looked_in}"))
         }
         SetupError::Access(error) => error.into(),
         SetupError::UnknownCpus { what, why, place } => {

@@ -5,6 +5,7 @@ use super::document_bundle::DocumentBundle;
 use super::machine_survey::survey_machine;
 use super::saved_document::{NamedDocument, SavedDocument};
 use crate::apply;
+use crate::compare::CompareError;
 use crate::failure::Failure;
 use crate::json::to_json;
 use crate::plan::Plan;
@@ -31,10 +32,25 @@ pub fn collect_material(
             (documents.collect::<Result<_, _>>()?, Vec::new())
         }
     };
+    refuse_same_runs(&documents)?;
     let mut material = sort_documents(work, &documents)?;
     material.doubts.extend(doubts);
     material.live = files.is_empty();
     Ok((material, documents))
+}
+
+/// Refuses a run that is given twice: as two runs it would pass for a repetition.
+fn refuse_same_runs(documents: &[NamedDocument]) -> Result<(), Failure> {
+    let is_run = |saved: &SavedDocument| {
+        matches!(saved, SavedDocument::Latency(_) | SavedDocument::Verdict(_))
+    };
+    for (n, one) in documents.iter().enumerate().filter(|(_, one)| is_run(&one.saved)) {
+        if let Some(other) = documents.iter().skip(n + 1).find(|other| other.saved == one.saved) {
+            let (one, other) = (one.file.clone(), other.file.clone());
+            return Err(CompareError::Same { one, other }.into());
+        }
+    }
+    Ok(())
 }
 
 /// The documents of this machine and of its active shields, or of the chosen one, with doubts.

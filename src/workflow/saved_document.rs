@@ -261,6 +261,7 @@ fn identify_kind(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentK
         KINDS.iter().filter(|kind| kind.keys.iter().all(|key| top.contains_key(*key))).collect();
     match found.as_slice() {
         [kind] => Ok(kind),
+        [] if top.is_empty() => Err("expected a cpushield document, found no keys".to_owned()),
         [] => Err("expected a cpushield document, found other keys".to_owned()),
         many => {
             let names: Vec<&str> = many.iter().map(|kind| kind.command).collect();
@@ -598,7 +599,8 @@ mod tests {
         assert_eq!(hint, "use the output of one of these: cpushield latency --json");
         for (text, expected) in [
             ("", "f:1:1: expected a cpushield document, found an empty file".to_owned()),
-            ("{}", "f:1:1: expected a cpushield document, found other keys".to_owned()),
+            ("{}", "f:1:1: expected a cpushield document, found no keys".to_owned()),
+            ("{\"a\": 1}", "f:1:1: expected a cpushield document, found other keys".to_owned()),
             ("Worst 3 us", "f:1:1: expected a JSON document of cpushield, found".to_owned()),
             ("{\n\"a\": x}", "f:2:6: expected JSON: expected value".to_owned()),
             (&whole, format!("f:{end}:1: expected one document, found more text")),

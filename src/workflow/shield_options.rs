@@ -6,7 +6,7 @@ use super::given_file::read_file;
 use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
 use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
-use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT, selection_hint};
+use crate::cpu_selection::{CpuNames, CpuSelection, selection_hint};
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
@@ -92,7 +92,8 @@ impl ShieldOptions {
         if let Some(list) = &self.cpus {
             let selected = CpuSelection::parse(list).and_then(|list| list.resolve(&names));
             let list = selected.map_err(|why| {
-                Failure::usage(format!("--cpus: {why}")).hint(selection_hint(list))
+                let hint = why.hint().unwrap_or_else(|| selection_hint(list));
+                Failure::usage(format!("--cpus: {why}")).hint(hint)
             })?;
             // The list on the command line replaces every choice of the policy.
             *request = ShieldRequest {
@@ -129,18 +130,9 @@ impl ShieldOptions {
         }
         let on = self.on.iter().map(|name| ("--on", name));
         for (flag, name) in on.chain(self.off.iter().map(|name| ("--off", name))) {
-            let (why, hint) = match (when, named_switch(name)) {
-                (EffectTime::Runtime, Some(Switch::Parameter(_))) => (
-                    "is a boot parameter, not a tunable of the running kernel",
-                    format!("cpushield boot plan {flag} {name}"),
-                ),
-                (EffectTime::Boot, Some(Switch::Tunable(_))) => (
-                    "is a tunable of the running kernel, not a boot parameter",
-                    format!("cpushield plan {flag} {name}"),
-                ),
-                _ => continue,
-            };
-            return Err(Failure::usage(format!("{name} {why}")).hint(hint));
+            if let Some((why, hints)) = why_not_now(flag, name, when) {
+                return Err(Failure { hints, ..Failure::usage(format!("{name} {why}")) });
+            }
         }
         Ok(())
     }
@@ -187,6 +179,42 @@ impl ShieldOptions {
     fn selects_cpus(&self) -> bool {
         self.cpus.is_some() || self.has_choice()
     }
+}
+
+/// Why a name is not accepted at this time, and what to do; `None` if it is, or if no other time
+/// accepts it.
+fn why_not_now(flag: &str, name: &str, when: EffectTime) -> Option<(&'static str, Vec<String>)> {
+    let switch = named_switch(name);
+    if when == EffectTime::Boot {
+        let tunable = matches!(switch, Some(Switch::Tunable(_)));
+        let hint = format!("cpushield plan {flag} {name}");
+        return tunable
+            .then(|| ("is a tunable of the running kernel, not a boot parameter", vec![hint]));
+    }
+    let offered = offered_names(name);
+    Some(match switch {
+        Some(Switch::Parameter(parameter)) if parameter.is_never_written() => (
+            "is a boot parameter that cpushield never writes",
+            vec![format!("cpushield explain {name}")],
+        ),
+        Some(Switch::Parameter(_)) => (
+            "is a boot parameter, not a tunable of the running kernel",
+            vec![format!("cpushield boot plan {flag} {name}")],
+        ),
+        Some(Switch::Tunable(_) | Switch::Both(..)) => return None,
+        None if !offered.is_empty() => (
+            "is a kernel parameter, not a tunable of the running kernel",
+            offered
+                .iter()
+                .map(|it| format!("cpushield calls it {it}: cpushield boot plan {flag} {it}"))
+                .collect(),
+        ),
+        None if flag == "--on" && names_kernel_parameter(name) => (
+            "is a kernel parameter, not a tunable of the running kernel",
+            vec![format!("cpushield boot plan --parameter {name}")],
+        ),
+        None => return None,
+    })
 }
 
 /// Whether the CPU list of a policy counts.
@@ -267,7 +295,7 @@ impl ReadPolicy {
             let cpus = wanted.difference(present);
             if !cpus.is_empty() && !present.is_empty() {
                 let refused = PlanRefusal::NoSuchCpu { cpus, present: present.clone() };
-                return Err(Failure::usage(format!("{place}: {refused}")).hint(SELECTION_HINT));
+                return Err(Failure::usage(format!("{place}: {refused}")));
             }
             if names.active.len() > 1 && wanted == names.active {
                 let (joined, most) = (CpuSet::new(), CpuSet::new());
@@ -340,7 +368,11 @@ fn find_operators(
                         numeric ID that `id NAME` shows, such as \"1000\"";
             let is_unknown = matches!(error, RunError::Unknown { .. });
             let failure = Failure::usage(format!("{place}: {error}"));
-            if is_unknown { failure.hint(hint) } else { failure }
+            match (is_unknown, host.is_live()) {
+                (true, _) => failure.hint(hint),
+                (false, false) => failure.hint("a recording has no users: omit operators"),
+                (false, true) => failure,
+            }
         })?;
         Ok::<_, Failure>(OperatorName { name, id })
     };
@@ -528,6 +560,12 @@ mod tests {
         assert_eq!(refused(&["skew-tick"], &[], now), plan);
         assert_eq!(refused(&[], &["thp", "skew-tick"], boot), hint("cpushield plan --off thp"));
         assert_eq!(refused(&["thp"], &["ksm"], now), Ok(()));
+        // Not a command that refuses it too.
+        assert_eq!(refused(&["mitigations"], &[], now), hint("cpushield explain mitigations"));
+        let words = refused(&["isolcpus"], &[], now).unwrap_err();
+        assert!(words.contains("cpushield boot plan --on isolcpus-domain"), "{words}");
+        let own = hint("cpushield boot plan --parameter nohlt");
+        assert_eq!(refused(&["nohlt"], &[], now), own);
         assert_eq!(refused(&["skew-tick"], &["nohz-full"], boot), Ok(()));
         assert_eq!(refused(&["thp", "ksm"], &["thp"], now), hint("omit one of them"));
         // A policy may name both kinds, so its names are not refused.

@@ -10,8 +10,15 @@ pub fn page(note: &str) -> String {
     let mut text = format!("# Exit codes\n\n{note}\n\n");
     text.push_str("The table of every subcommand that is not listed below:\n\n");
     text.push_str(&table(EXIT_CODES));
+    let mut tables: Vec<(Vec<String>, ExitCodes)> = Vec::new();
     for (name, codes) in own_codes(&cpushield::cli::command(), "") {
-        text.push_str(&format!("\n## cpushield {name}\n\n{}", table(codes)));
+        match tables.iter_mut().find(|(_, known)| *known == codes) {
+            Some((names, _)) => names.push(name),
+            None => tables.push((vec![name], codes)),
+        }
+    }
+    for (names, codes) in tables {
+        text.push_str(&format!("\n## cpushield {}\n\n{}", names.join(", "), table(codes)));
     }
     text
 }
@@ -21,7 +28,7 @@ fn own_codes(command: &clap::Command, path: &str) -> Vec<(String, ExitCodes)> {
     let mut found = Vec::new();
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         let name = format!("{path}{}", child.get_name());
-        let codes = help_tail(Some(&name)).all_exit_codes();
+        let codes = help_tail(Some(&name)).exit_codes;
         if codes != EXIT_CODES {
             found.push((name.clone(), codes));
         }

@@ -84,7 +84,7 @@ fn final_sections(command: &clap::Command, name: Option<&str>) -> String {
         text.push_str(&format!(".SH TIMES\n{}\n", roff(help::TIMES)));
     }
     text.push_str(".SH EXIT STATUS\n");
-    for (code, what) in tail.all_exit_codes() {
+    for (code, what) in tail.exit_codes {
         text.push_str(&format!(".TP\n.B {code}\n{}\n", roff(what)));
     }
     if name.is_none() {

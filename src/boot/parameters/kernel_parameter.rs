@@ -77,6 +77,12 @@ impl KernelParameter {
         }
     }
 
+    /// Whether this tool never writes it.
+    #[must_use]
+    pub fn is_never_written(&self) -> bool {
+        matches!(self.offer, ParameterOffer::Never(_))
+    }
+
     /// The document that says why it is left out.
     pub(crate) fn skip(&self, reason: ParameterSkipReason) -> SkippedParameter {
         SkippedParameter { name: self.name.to_owned(), reason }

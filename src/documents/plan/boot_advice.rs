@@ -1,6 +1,7 @@
 //! [`BootAdvice`]: a boot parameter that removes what remains, and why. Pure.
 
 use crate::causes::Cause;
+use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -23,7 +24,7 @@ pub struct BootAdvice {
 }
 
 /// What a boot parameter does for the shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum BootAdviceReason {
@@ -31,6 +32,8 @@ pub enum BootAdviceReason {
     TickStops {
         /// Whether the kernel is known to have that function.
         known: bool,
+        /// The CPUs of the shield whose tick continues until then.
+        cpus: CpuSet,
     },
     /// RCU callbacks run in threads elsewhere.
     CallbacksElsewhere,
@@ -41,11 +44,11 @@ pub enum BootAdviceReason {
 impl fmt::Display for BootAdviceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            BootAdviceReason::TickStops { known: true } => {
+            BootAdviceReason::TickStops { known: true, .. } => {
                 "the tick then stops while the scheduler does not need it; name every CPU that may \
                  ever be shielded, but not the boot CPU"
             }
-            BootAdviceReason::TickStops { known: false } => {
+            BootAdviceReason::TickStops { known: false, .. } => {
                 "if the kernel has CONFIG_NO_HZ_FULL, which is unknown, the tick then stops while \
                  the scheduler does not need it; name every CPU that may ever be shielded, but not \
                  the boot CPU"

@@ -2,8 +2,22 @@
 
 use super::{VersionSettings, named};
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+
+/// What prepared CPUs at boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum BootPreparation {
+    /// `nohz_full=`: the tick can stop there.
+    NohzFull,
+    /// `isolcpus=`: the scheduler does not balance load there.
+    Isolcpus,
+    /// Unknown: the kernel shows isolated CPUs, and its command line could not be read.
+    Unknown,
+}
 
 /// Why a plan has these CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,8 +62,13 @@ pub enum ChoiceReason {
         cpus: CpuSet,
         /// The prepared CPUs.
         prepared: CpuSet,
-        /// Whether the command line shows them; otherwise only the kernel's files do.
-        from_command_line: bool,
+        /// What prepared them.
+        by: BootPreparation,
+    },
+    /// CPUs of `isolcpus=` come last, because the kernel cannot make them a partition.
+    NoPartition {
+        /// These CPUs.
+        cpus: CpuSet,
     },
     /// The cores are of the fastest kind, and others are not.
     FastestKind {
@@ -139,15 +158,10 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::BootCpuKept { cpu } => {
                 write!(f, "CPU {cpu} is the boot CPU and stays a housekeeping CPU.")
             }
-            ChoiceReason::PreparedAtBoot { cpus, prepared, from_command_line } => {
-                let lacking = cpus.difference(prepared);
-                let (no, cpus) = if lacking.is_empty() { ("", cpus) } else { ("not ", &lacking) };
-                let doubt = match from_command_line {
-                    true => "",
-                    false => " according to the kernel (its command line could not be read)",
-                };
-                write!(f, "{} {no}prepared at boot ({}){doubt}.", named(cpus), named(prepared))
+            ChoiceReason::PreparedAtBoot { cpus, prepared, by } => {
+                write_preparation(f, cpus, prepared, *by)
             }
+            ChoiceReason::NoPartition { cpus } => write_no_partition(f, cpus),
             ChoiceReason::FastestKind { cpus } => {
                 write!(f, "{}: the fastest kind of core in this machine.", named(cpus))
             }
@@ -191,6 +205,40 @@ impl fmt::Display for ChoiceReason {
     }
 }
 
+fn write_no_partition(f: &mut fmt::Formatter<'_>, cpus: &CpuSet) -> fmt::Result {
+    write!(
+        f,
+        "{} {} in isolcpus=. Kernels from {} to 6.17.2 cannot make such a CPU a partition, so \
+         other CPUs come first.",
+        named(cpus),
+        if cpus.len() == 1 { "is" } else { "are" },
+        PARTITION_REFUSES_ISOLCPUS.start
+    )
+}
+
+fn write_preparation(
+    f: &mut fmt::Formatter<'_>,
+    cpus: &CpuSet,
+    prepared: &CpuSet,
+    by: BootPreparation,
+) -> fmt::Result {
+    let lacking = cpus.difference(prepared);
+    let (no, cpus) = if lacking.is_empty() { ("", cpus) } else { (" not", &lacking) };
+    let (is, was) = if cpus.len() == 1 { ("is", "was") } else { ("are", "were") };
+    let named = named(cpus);
+    match by {
+        BootPreparation::NohzFull => {
+            write!(f, "{named} {was}{no} prepared at boot (nohz_full={prepared}).")
+        }
+        BootPreparation::Isolcpus => write!(f, "{named} {is}{no} in isolcpus={prepared}."),
+        BootPreparation::Unknown => write!(
+            f,
+            "{named} {is}{no} among the isolated CPUs ({prepared}) of the kernel. Its command line \
+             could not be read."
+        ),
+    }
+}
+
 fn write_whole_cores(
     f: &mut fmt::Formatter<'_>,
     work: &CpuSet,
@@ -230,8 +278,9 @@ mod tests {
                 ChoiceReason::PreparedAtBoot {
                     cpus: cpus.clone(),
                     prepared,
-                    from_command_line: true,
+                    by: BootPreparation::NohzFull,
                 },
+                ChoiceReason::NoPartition { cpus: cpus.clone() },
                 ChoiceReason::FastestKind { cpus: cpus.clone() },
                 ChoiceReason::FewerImmovableIrqs { cpus: cpus.clone() },
                 ChoiceReason::WholeCores { work, idle, offline: false },

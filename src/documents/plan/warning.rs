@@ -177,7 +177,7 @@ mod tests {
         let reason = InapplicableReason::CpusStayOnline { cpus: set("2") };
         let seen = Some(BTreeMap::from([("psi_timer".to_owned(), 2)]));
         let leftovers =
-            Leftovers { cpus: set("3"), seen, obstacle: Some(InapplicableReason::CpusetNotV2) };
+            Leftovers { cpus: set("3"), seen, obstacle: Some(InapplicableReason::CpusetLosesCpu) };
         let (performance, efficiency) = (set("2"), set("3"));
         let source = Some("capacity".to_owned());
         let why = RemoteMemoryReason::NoMemory { nodes: set("1") };

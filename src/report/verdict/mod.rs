@@ -9,7 +9,7 @@ mod witnesses;
 pub use interruptions::{describe_remedy, more_line};
 pub use witnesses::blind_spot_block;
 
-use super::blocks::{ReportBlock, TextLine, TextPart, TextTone};
+use super::blocks::{ReportBlock, TextLine, TextPart, TextTone, words};
 use super::limits::{limit_block, limit_row};
 use super::table::{rate, span};
 use crate::causes::{Culprit, known};
@@ -147,7 +147,10 @@ pub fn entries(seen: &CpuEvidence, span_ns: u64) -> String {
     match seen.entries {
         Some(0) => format!("no kernel entry in {watched}"),
         Some(1) => format!("1 kernel entry in {watched}"),
-        Some(n) => format!("{n} kernel entries in {watched} ({}/s)", rate(n, span_ns)),
+        Some(n) => {
+            let per_s = rate(n, span_ns);
+            format!("{} kernel entries in {watched} ({per_s}/s)", words::grouped(n))
+        }
         None => format!("watched for {watched}; the number of kernel entries is unknown"),
     }
 }
@@ -156,6 +159,7 @@ pub fn entries(seen: &CpuEvidence, span_ns: u64) -> String {
 /// the latter.
 fn kernel_interrupts(seen: &CpuEvidence) -> Option<TextLine> {
     let (user, kernel) = (seen.entries?, seen.kernel_interrupts.filter(|kernel| *kernel > 0)?);
+    let [user, kernel] = [user, kernel].map(words::grouped);
     let user = format!("entries from user mode: {user}");
     Some(TextLine::new(format!("{user}, interrupts taken in kernel mode: {kernel}")))
 }

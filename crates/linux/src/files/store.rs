@@ -131,6 +131,12 @@ impl Store {
         log_result(self.log.as_ref(), verb, &self.path(name), None, answer)
     }
 
+    /// Whether the directory exists.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.dir.is_dir()
+    }
+
     /// The path of one of its files.
     #[must_use]
     pub fn path(&self, name: &str) -> String {

@@ -25,7 +25,7 @@ pub fn report(material: &ReportMaterial) -> Report {
         true => sections_of_shields(material),
         false => vec![
             section("glance", "At a glance", glance::blocks(material)),
-            section("topology", WHERE, topology::blocks(material)),
+            section("topology", topology_title(material), topology::blocks(material)),
             section("interruptions", INTERRUPTS, noise::blocks(material)),
             section("latency", "Latencies", latency::blocks(material)),
             section("comparison", DIFFERENCES, comparisons(material)),
@@ -45,12 +45,16 @@ pub fn report(material: &ReportMaterial) -> Report {
     }
 }
 
-const WHERE: &str = "Where the shield is";
 const INTERRUPTS: &str = "What interrupts the CPUs";
 const DIFFERENCES: &str = "Significant differences";
 const CONFIGURATIONS: &str = "Configurations side by side";
 const OPTIONS: &str = "Which options matter";
 const REMAINS: &str = "What remains, and how to remove it";
+
+/// The title of the map of the CPUs.
+fn topology_title(material: &ReportMaterial) -> &'static str {
+    if material.settings.is_empty() { "The CPUs" } else { "Where the shield is" }
+}
 
 fn section(id: &str, title: &str, blocks: Vec<ReportBlock>) -> Section {
     Section { id: id.to_owned(), title: title.to_owned(), blocks }

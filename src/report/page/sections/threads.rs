@@ -20,7 +20,7 @@ pub(super) fn kinds(material: &ReportMaterial) -> Vec<(String, String)> {
     kinds
 }
 
-/// `timer, 1ms threads`.
+/// `timer, 1 ms threads`.
 pub(super) fn kind(instrument: &str, role: &str) -> String {
     format!("{instrument}, {role}")
 }
