@@ -1,13 +1,13 @@
 //! Chooses CPUs by topology: ranks units (cores, or whole caches) and takes the best. Pure.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups, touched_groups, union_of};
+use super::groups::{CpuGroup, groups, touched_groups};
 use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
-    cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
+    count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot, cpusets_in_the_way,
+    exhausted_nodes, online_of_nodes, weakness,
 };
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
@@ -91,7 +91,7 @@ pub(super) fn choose_by_topology(
         None if request.share.is_none() && !has_halves => picker.take_one(&units, notes),
         _ => picker.take_from_one_node(&units, count, notes),
     };
-    let cpus = union_of(taken.iter());
+    let cpus: CpuSet = taken.iter().collect();
     let work = picker.working_cpus(&cpus);
     if work.len() < count {
         let sets = cpusets_in_the_way(machine);
@@ -183,7 +183,7 @@ impl CpuPicker<'_> {
             Some(ShareLevel::L3) => groups(topology, CpuGroup::L3),
             Some(ShareLevel::Core) | None => self.cores.clone(),
         };
-        let boot = boot_cpu(self.machine);
+        let boot = self.machine.topology.boot_cpu();
         units.retain(|unit| {
             unit.is_subset(allowed)
                 && !boot.is_some_and(|cpu| unit.contains(cpu))
@@ -235,7 +235,8 @@ impl CpuPicker<'_> {
             let cluster = touched_groups(&self.clusters, unit);
             let cores = working_siblings(&self.cores, &cluster, &self.prepared).len();
             let small = cores <= CLUSTER_CORES || cluster.len() * 4 <= online;
-            let free = cluster == union_of(same.iter().copied().filter(|u| u.is_subset(&cluster)));
+            let free = cluster
+                == same.iter().copied().filter(|u| u.is_subset(&cluster)).collect::<CpuSet>();
             let fits = small && free && cluster.len() * 2 <= online;
             (fits && !self.takes_too_much(&cluster)).then_some(cluster)
         });
@@ -274,13 +275,13 @@ impl CpuPicker<'_> {
             for node in &order {
                 let local = units.iter().filter(|unit| unit.is_subset(node)).cloned().collect();
                 let taken = self.take_units(local, count);
-                if self.working_cpus(&union_of(taken.iter())).len() >= count {
+                if self.working_cpus(&taken.iter().collect()).len() >= count {
                     return taken;
                 }
             }
         }
         let taken = self.take_units(units.to_vec(), count);
-        if order.len() > 1 && self.working_cpus(&union_of(taken.iter())).len() >= count {
+        if order.len() > 1 && self.working_cpus(&taken.iter().collect()).len() >= count {
             notes.warnings.push(ChoiceWarning::SeveralNodes);
         }
         taken
@@ -326,7 +327,11 @@ impl CpuPicker<'_> {
                 let cluster = touched_groups(&self.clusters, unit);
                 self.working_cpus(&cluster).len() <= missing
                     && cluster
-                        == union_of(same_rank.iter().copied().filter(|u| u.is_subset(&cluster)))
+                        == same_rank
+                            .iter()
+                            .copied()
+                            .filter(|u| u.is_subset(&cluster))
+                            .collect::<CpuSet>()
             })
         })
     }
@@ -334,7 +339,7 @@ impl CpuPicker<'_> {
     fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, notes: &mut ChoiceNotes) {
         let topology = &self.machine.topology;
         let idle = cpus.difference(work);
-        if let Some(cpu) = boot_cpu(self.machine) {
+        if let Some(cpu) = self.machine.topology.boot_cpu() {
             notes.add_reason(ChoiceReason::BootCpuKept { cpu });
         }
         if !self.prepared.is_empty() {
