@@ -9,7 +9,7 @@ pub use comparison::{ValueComparison, chosen_word};
 
 use crate::quote::quote_for_shell;
 use check::{check_cpus, check_path, check_task, check_task_list, check_value};
-use cpushield_linux::{CpuSet, Error, SchedPolicy, TaskId};
+use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// One change to the machine.
@@ -40,15 +40,6 @@ pub enum Change {
         /// The CPUs it may run on afterwards.
         cpus: CpuSet,
     },
-    /// Give one task a scheduling policy.
-    Scheduling {
-        /// Which task, by number and start time.
-        task: TaskId,
-        /// Its command name, for display.
-        comm: String,
-        /// The policy to set.
-        policy: SchedPolicy,
-    },
     /// Move every task from one cgroup to another, repeatedly until none is left. Undo moves all of
     /// them back, including tasks created since.
     MoveTasks {
@@ -71,10 +62,10 @@ pub enum Change {
     Slice {
         /// The unit's name, [`crate::documents::plan::Shield::group`] with `.slice`.
         unit: String,
-        /// `AllowedCPUs=` and `AllowedMemoryNodes=` of the slice.
+        /// `AllowedCPUs=` of the slice.
         cpus: CpuSet,
-        /// Memory nodes of the slice; empty on a machine with one memory node, where the slice
-        /// keeps those of its parent.
+        /// `AllowedMemoryNodes=` of the slice; empty on a machine with one memory node, where the
+        /// slice keeps those of its parent.
         mems: CpuSet,
     },
     /// Let the members of a group write the list of tasks of a cgroup (v1). Its owner stays.
@@ -254,7 +245,6 @@ impl Change {
         match self {
             Change::Write { path, .. } | Change::MakeDir { path } => path.clone(),
             Change::Affinity { task, comm, .. } => format!("affinity of {comm} ({})", task.tid),
-            Change::Scheduling { task, comm, .. } => format!("policy of {comm} ({})", task.tid),
             Change::MoveTasks { from, to } => format!("tasks of {from} to {to}"),
             Change::KeepAffinities => "affinities of all tasks".to_owned(),
             Change::BanFromIrqbalance { .. } => "irqbalance".to_owned(),
@@ -285,9 +275,6 @@ impl Change {
             Change::Affinity { task: a, .. } => {
                 matches!(other, Change::Affinity { task: b, .. } if a == b)
             }
-            Change::Scheduling { task: a, .. } => {
-                matches!(other, Change::Scheduling { task: b, .. } if a == b)
-            }
             Change::OfflineSibling { cpu: a, .. } => {
                 matches!(other, Change::OfflineSibling { cpu: b, .. } if a == b)
             }
@@ -306,7 +293,6 @@ impl Change {
             Change::GiveToGroup { .. } => true,
             Change::MakeDir { .. }
             | Change::Affinity { .. }
-            | Change::Scheduling { .. }
             | Change::MoveTasks { .. }
             | Change::KeepAffinities
             | Change::BanFromIrqbalance { .. }
@@ -330,7 +316,6 @@ impl Change {
             Change::MakeDir { path } => check_path(path),
             Change::MoveTasks { from, to } => check_path(&format!("{from}/")).and(check_path(to)),
             Change::Affinity { task, cpus, .. } => check_task(task.tid).and(check_cpus(cpus)),
-            Change::Scheduling { task, .. } => check_task(task.tid),
             Change::KeepAffinities => Ok(()),
             Change::BanFromIrqbalance { cpus } => check_cpus(cpus),
             Change::Slice { unit, cpus, .. } => {
@@ -358,7 +343,6 @@ impl Change {
             Change::Write { value, .. } => value.clone(),
             Change::MakeDir { .. } => "created".to_owned(),
             Change::Affinity { cpus, .. } => format!("CPU {cpus}"),
-            Change::Scheduling { policy, .. } => policy.to_string(),
             Change::MoveTasks { .. } => "moved".to_owned(),
             Change::KeepAffinities => "saved".to_owned(),
             Change::BanFromIrqbalance { cpus } => format!("avoids CPU {cpus}"),
@@ -380,9 +364,6 @@ impl Change {
             Change::MakeDir { path } => format!("mkdir {}", quote_for_shell(path)),
             Change::Affinity { task, comm, cpus } => {
                 format!("taskset -pc {cpus} {} > /dev/null  # {}", task.tid, escape_comment(comm))
-            }
-            Change::Scheduling { task, comm, policy } => {
-                format!("{} {}  # {}", chrt(*policy), task.tid, escape_comment(comm))
             }
             Change::MoveTasks { from, to } => {
                 let (from, to) = (quote_for_shell(from), quote_for_shell(to));
@@ -426,20 +407,6 @@ pub fn slice_properties(cpus: &CpuSet, mems: &CpuSet) -> Vec<String> {
     let cpus = format!("AllowedCPUs={cpus}");
     let mems = (!mems.is_empty()).then(|| format!("AllowedMemoryNodes={mems}"));
     [cpus].into_iter().chain(mems).collect()
-}
-
-/// The `chrt` command that sets a scheduling policy.
-fn chrt(policy: SchedPolicy) -> String {
-    match policy {
-        SchedPolicy::Fifo { priority } => format!("chrt -f -p {priority}"),
-        SchedPolicy::Rr { priority } => format!("chrt -r -p {priority}"),
-        SchedPolicy::Batch { .. } => "chrt -b -p 0".to_owned(),
-        SchedPolicy::Idle => "chrt -i -p 0".to_owned(),
-        SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns } => {
-            format!("chrt -d -T {runtime_ns} -D {deadline_ns} -P {period_ns} -p 0")
-        }
-        SchedPolicy::Other { .. } | SchedPolicy::Unknown { .. } => "chrt -o -p 0".to_owned(),
-    }
 }
 
 /// Makes a text safe for a shell comment: the name of a task may contain any byte.

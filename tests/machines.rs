@@ -149,7 +149,7 @@ fn disagreements(
     let mut found = Vec::new();
     for (what, theirs) in theirs {
         // A tool leaves out CPUs with too few facts (offline, no directory).
-        let known = theirs.iter().fold(CpuSet::new(), |all, set| all.union(set));
+        let known: CpuSet = theirs.iter().collect();
         let ours: Division = ours[what].iter().map(|set| set.intersection(&known)).collect();
         let ours: Division = ours.into_iter().filter(|set| !set.is_empty()).collect();
         // lstopo gives a machine without NUMA one node with everything.

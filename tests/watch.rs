@@ -2,7 +2,7 @@
 //! gives the terminal back.
 
 use cpushield::live::{CpuRole, LiveFrame};
-use cpushield_linux::{CpuSet, Host, processes::process, sys::sched};
+use cpushield_linux::{CpuSet, Host, ProcessHandle, processes::process, sys::sched};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -168,7 +168,9 @@ impl Terminal {
 
 /// The process must end within ten seconds; it is not left behind in any case.
 fn ends_by_itself(pid: i32) {
-    let ended = process::wait_for_end(pid, Duration::from_secs(10)).unwrap();
+    // Without a process of this number, it has ended already.
+    let ended = ProcessHandle::open(pid)
+        .map_or(true, |watch| watch.wait_for_end(Duration::from_secs(10)).unwrap());
     if !ended {
         process::kill(pid, 9).unwrap();
     }

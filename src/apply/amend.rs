@@ -5,7 +5,8 @@ use super::affinities;
 use super::document::AppliedStep;
 use super::executor::PlanExecution;
 use super::hogs::{BlockedBy, RtHogs};
-use super::journal::{self, AddedStep, Amendment, ApplyJournal, JOURNAL, StepOriginal};
+use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
+use super::journal_opening::append_opening;
 use super::kind::PerformedChange;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
@@ -110,11 +111,9 @@ pub fn amend(
         let subject = plan.steps.get(step).map(|step| step.change.subject()).unwrap_or_default();
         return Err(AmendError::Step { subject, why });
     }
-    let mut log = store.append(JOURNAL, whole)?;
     let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
     let before = affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())?;
-    log.add(&opening)?;
-    log.sync()?;
+    let log = append_opening(store, whole, &[opening])?;
     let mut run = PlanExecution::new(host, &journal, log, hogs);
     let halted = make_steps(&mut run, &journal)?;
     let now = affinities::current_masks(host, plan, &shielded, &run.intents)?;
@@ -184,7 +183,7 @@ fn make_steps(
             return Ok(Some(why));
         }
         let Some(step) = run.plan.steps.get(intent.step) else { continue };
-        if let Some(broken) = run.make(intent, step)? {
+        if let Some(broken) = run.make(intent, step)?.broken {
             log_not_reached(run, journal, todo.iter().skip(at + 1), &broken)?;
             return Ok(Some(broken));
         }

@@ -23,6 +23,7 @@ use cpushield_linux::sys::signal::StopSignal;
 use cpushield_linux::{
     AffinityGuard, CpuSet, Host, Store, Task, processes::namespaces, sys::signal,
 };
+use std::borrow::Cow;
 
 /// Applies a plan.
 ///
@@ -218,6 +219,14 @@ impl From<cpushield_linux::Error> for ExecutionStop {
     }
 }
 
+/// What is wrong after a step, apart from its outcome.
+pub(super) struct MadeStep {
+    /// Why everything must be undone.
+    pub(super) broken: Option<String>,
+    /// Why a required step has failed.
+    failure: Option<Refusal>,
+}
+
 /// A running execution of a plan's steps.
 pub(super) struct PlanExecution<'a> {
     pub(super) host: &'a Host,
@@ -286,7 +295,7 @@ impl PlanExecution<'_> {
     }
 
     fn make_or_stop(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), ExecutionStop> {
-        let broken = self.make(intent, step)?;
+        let MadeStep { broken, failure } = self.make(intent, step)?;
         let Some(AppliedStep { subject, done, .. }) = self.steps.last() else { return Ok(()) };
         let failure = match &done.outcome {
             Outcome::Refused { kind, reason } if step.required => {
@@ -296,23 +305,26 @@ impl PlanExecution<'_> {
                 let reason = "it does not exist".to_owned();
                 Some(Refusal { kind: RefusalKind::Other, reason })
             }
-            _ => broken.map(|reason| Refusal { kind: RefusalKind::Other, reason }),
+            _ => {
+                let broken = broken.map(|reason| Refusal { kind: RefusalKind::Other, reason });
+                broken.or(failure.filter(|_| step.required))
+            }
         };
         match failure {
             Some(refusal) => {
-                let hint = kind_of(&step.change).hint(refusal.kind).map(str::to_owned);
+                let hint = kind_of(&step.change).hint(refusal.kind).map(Cow::into_owned);
                 Err(ExecutionStop::Failed { subject: subject.clone(), refusal, hint })
             }
             None => Ok(()),
         }
     }
 
-    /// Makes one change and records its outcome. Returns a reason if everything must be undone.
+    /// Makes one change and records its outcome.
     pub(super) fn make(
         &mut self,
         intent: &StepOriginal,
         step: &Step,
-    ) -> Result<Option<String>, cpushield_linux::Error> {
+    ) -> Result<MadeStep, cpushield_linux::Error> {
         let original = self.read_late_original(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => PerformedChange::refused(reason),
@@ -321,12 +333,12 @@ impl PlanExecution<'_> {
         if kind_of(&step.change).moves_tasks() {
             self.hogs.forget();
         }
-        let broken = made.broken.take();
+        let (broken, failure) = (made.broken.take(), made.failure.take());
         let done = made.of_step(intent.step);
         self.log.add(&journal::outcome_line(&done)?)?;
         let (tunable, subject) = (step.tunable.clone(), step.change.subject());
         self.steps.push(AppliedStep { tunable, subject, done });
-        Ok(broken)
+        Ok(MadeStep { broken, failure })
     }
 
     /// Returns the original of a step. A file that was missing at first and exists now is read and

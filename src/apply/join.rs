@@ -8,7 +8,8 @@
 
 use super::affinities;
 use super::document::ApplyError;
-use super::journal::{self, ApplyJournal, JOURNAL, JoinKind, ShieldJoin, StepOriginal};
+use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin, StepOriginal};
+use super::journal_opening::append_opening;
 use super::kind::DriftedValue;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
@@ -140,12 +141,9 @@ pub(super) fn join(
         });
     }
     let join = ShieldJoin { kind, plan: plan.clone(), originals };
-    let mut log = store.append(JOURNAL, journal.whole)?;
-    for late in &foreign.originals {
-        log.add(&journal::late_original_line(late)?)?;
-    }
-    log.add(&journal::join_line(&join)?)?;
-    log.sync()?;
+    let late = foreign.originals.iter().map(journal::late_original_line);
+    let lines: Result<Vec<Vec<u8>>, Error> = late.chain([journal::join_line(&join)]).collect();
+    let log = append_opening(store, journal.whole, &lines?)?;
     journal.join(join);
     Ok(JoinedShield { journal, log, notes: foreign.notes })
 }

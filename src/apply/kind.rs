@@ -7,6 +7,7 @@ use super::step_result::{ChangeFate, MovedTasks, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// One kind of change, with the values of one change.
 pub trait ChangeKind {
@@ -83,11 +84,17 @@ pub trait ChangeKind {
         None
     }
 
-    /// What must be done before undo reverts any change.
+    /// What must be done before undo reverts any change. [`ChangeKind::revert`] reports what fails
+    /// here.
     ///
     /// # Errors
     /// The kernel's answer.
-    fn prepare_revert(&self, _host: &Host, _done: Option<&StepDone>) -> Result<()> {
+    fn prepare_revert(
+        &self,
+        _host: &Host,
+        _shield: &ShieldChanges<'_>,
+        _done: Option<&StepDone>,
+    ) -> Result<()> {
         Ok(())
     }
 
@@ -142,7 +149,7 @@ pub trait ChangeKind {
     }
 
     /// A hint about a refusal.
-    fn hint(&self, _kind: RefusalKind) -> Option<&'static str> {
+    fn hint(&self, _kind: RefusalKind) -> Option<Cow<'static, str>> {
         None
     }
 
@@ -253,6 +260,9 @@ pub struct PerformedChange {
     pub unrestored: Vec<String>,
     /// Why the machine is worse than before, so that everything must be undone.
     pub broken: Option<String>,
+    /// Why it is not known to be as wanted, although something may have changed. A required step
+    /// has failed then.
+    pub failure: Option<Refusal>,
 }
 
 impl PerformedChange {
@@ -264,6 +274,7 @@ impl PerformedChange {
             moved: None,
             unrestored: Vec::new(),
             broken: None,
+            failure: None,
         }
     }
 
@@ -282,19 +293,46 @@ impl PerformedChange {
     }
 
     /// A refusal after which the original could not be restored: the file stays ours, so that undo
-    /// tries again.
+    /// tries again. `left` is its value now; `None` if that is not known.
     pub(super) fn original_lost(
         refusal: Refusal,
         original: String,
         error: &Error,
-        left: String,
+        left: Option<String>,
     ) -> PerformedChange {
-        let (refusal, answer) = (refusal.reason, error.reason());
-        let note = StepNote::OriginalLost { refusal, original, answer };
-        PerformedChange { note: Some(note), ..PerformedChange::changed(left) }
+        let (reason, answer) = (refusal.reason.clone(), error.reason());
+        let note = StepNote::OriginalLost { refusal: reason, original, answer };
+        PerformedChange {
+            left,
+            note: Some(note),
+            failure: Some(refusal),
+            ..PerformedChange::with_outcome(Outcome::Changed)
+        }
     }
 
-    /// Turns a kernel error about one change into an outcome; only a stopped host is an error.
+    /// The result after an error that came later than the first write: the change may have been
+    /// made, so it is ours, and undo reverts it.
+    ///
+    /// # Errors
+    /// A test stopped the host, or the object is gone: then there is nothing to revert.
+    pub(super) fn unknown_result(
+        error: Error,
+        wanted: impl Into<String>,
+    ) -> Result<PerformedChange> {
+        if error.is_stop() || error.is_absent() {
+            return Err(error);
+        }
+        let note = StepNote::ResultUnknown { wanted: wanted.into(), answer: error.reason() };
+        Ok(PerformedChange {
+            note: Some(note),
+            failure: Some(Refusal::from(&error)),
+            ..PerformedChange::with_outcome(Outcome::Changed)
+        })
+    }
+
+    /// Turns a kernel error about one change into an outcome; only a stopped host is an error. The
+    /// error must have come before the first write, or be about the only one: undo skips a refused
+    /// change. Later errors are [`PerformedChange::unknown_result`].
     pub(super) fn from_answer(answer: Result<PerformedChange>) -> Result<PerformedChange> {
         match answer {
             Err(error) if error.is_stop() => Err(error),
@@ -335,7 +373,47 @@ impl From<ChangeFate> for RevertedChange {
 
 pub(super) const NOTHING: RevertedChange = RevertedChange { fate: None, note: None };
 
+impl RevertedChange {
+    /// The result for an object that has its original already: restored only if apply changed it.
+    pub(super) fn already_original(done: Option<&StepDone>) -> RevertedChange {
+        match done {
+            Some(StepDone { outcome: Outcome::Changed, .. }) => ChangeFate::Restored.into(),
+            _ => NOTHING,
+        }
+    }
+}
+
 /// Fails with the kernel's error when the number belongs to another task now.
 pub(super) fn check_same_task(host: &Host, task: TaskId) -> Result<()> {
     if host.is_same_task(task) { Ok(()) } else { Err(Error::no_task(task.tid)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_linux::Operation;
+
+    #[test]
+    fn after_an_error_that_follows_a_write_the_change_is_ours() {
+        // EIO, and ENOENT below.
+        let error = |errno| Error::os(Operation::Read, "/proc/sys/a", errno);
+        let unknown = PerformedChange::unknown_result(error(5), "7").unwrap();
+        let failure = unknown.failure.clone().unwrap();
+        assert_eq!(failure.reason, "EIO: Input/output error");
+        let done = unknown.of_step(3);
+        assert_eq!((&done.outcome, &done.left), (&Outcome::Changed, &None));
+        assert!(done.is_unknown());
+        assert!(PerformedChange::unknown_result(error(2), "7").unwrap_err().is_absent());
+    }
+
+    #[test]
+    fn only_a_change_that_was_made_counts_as_restored() {
+        let fate = |outcome| {
+            let done = PerformedChange::with_outcome(outcome).of_step(0);
+            RevertedChange::already_original(Some(&done)).fate
+        };
+        assert_eq!(fate(Outcome::Changed), Some(ChangeFate::Restored));
+        assert_eq!(fate(Outcome::AlreadySo), None);
+        assert!(RevertedChange::already_original(None).fate.is_none());
+    }
 }

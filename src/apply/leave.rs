@@ -9,7 +9,7 @@ use super::original::OriginalState;
 use super::perform::perform;
 use super::step_result::{ChangeFate, StepDone};
 use super::undo_scope::UndoScope;
-use crate::change::{Change, Outcome};
+use crate::change::{Change, Outcome, Refusal};
 use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host, Result};
 
@@ -92,7 +92,7 @@ fn change_without(
     }
     let others = about.iter().filter(|shield| shield.name != scope.shield.name);
     let last = journal.last_made_about(change).and_then(|last| journal.step(last));
-    let cpus = others.fold(CpuSet::new(), |all, shield| all.union(&shield.cpus));
+    let cpus: CpuSet = others.map(|shield| &shield.cpus).collect();
     // Another version of the shield may have these CPUs, without this kind of change.
     let is_shared = about.iter().any(|shield| shield.name == scope.shield.name);
     let freed = match is_shared {
@@ -152,6 +152,9 @@ pub(super) fn make_replaced(
             None => perform(host, &replaced.change, was, &scope.cpus_of_others())?,
         },
     };
+    if let Some(Refusal { reason, .. }) = made.failure {
+        return Ok(ReplacedResult::Failed(ChangeFate::Failed { reason }));
+    }
     Ok(match made.outcome {
         Outcome::Refused { reason, .. } => ReplacedResult::Failed(ChangeFate::Failed { reason }),
         Outcome::Absent => ReplacedResult::Gone,

@@ -20,6 +20,8 @@
 //! read_originals.rs, perform.rs,         one step: read, make, revert, turn errors into
 //!   revert.rs, hogs.rs                   outcomes; writes that would block forever
 //! kinds/                                 one file per kind of change
+//! journal_opening.rs, undo_log.rs,       write lines to the journal, archive it
+//!   undo_end.rs
 //! moves.rs, groups.rs, unbound.rs,       helpers of kinds
 //!   affinities.rs, …
 //! kind.rs                                the trait and the results of its methods
@@ -63,6 +65,7 @@ mod hotplug_kthreads;
 mod hotplug_side_effects;
 mod join;
 pub mod journal;
+mod journal_opening;
 mod kind;
 mod kinds;
 mod leave;
@@ -86,6 +89,7 @@ mod task_masks;
 mod thread_servers;
 mod unbound;
 mod undo;
+mod undo_end;
 mod undo_log;
 mod undo_scope;
 mod undo_versions;

@@ -2,7 +2,7 @@
 //! its own (`kinds`).
 
 use super::task_masks::TaskMasks;
-use cpushield_linux::{CpuSet, Result, SchedPolicy, TaskId};
+use cpushield_linux::{CpuSet, Result, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -28,11 +28,6 @@ pub enum OriginalState {
     Cpus {
         /// The set.
         cpus: CpuSet,
-    },
-    /// The scheduling policy of a task.
-    Scheduling {
-        /// The policy.
-        policy: SchedPolicy,
     },
     /// Tasks that were in the group before others were moved there.
     Members {

@@ -137,7 +137,7 @@ fn work_on(journal: &ApplyJournal) -> ShieldWork {
         ShieldWork::Change
     } else if journal.undoing.is_some() {
         ShieldWork::Undo
-    } else if journal.applied.is_none() {
+    } else if journal.applied.is_none() || journal.joining.is_some() {
         ShieldWork::Apply
     } else {
         ShieldWork::Change

@@ -66,7 +66,10 @@ fn replace_locked(
     applied.notes.extend(notes);
     let replaced = replaced_name(&name);
     match undo::undo_locked(host, store, Some(&replaced), UnrestoredChanges::Keep, lock) {
-        Ok(undone) if undone.is_removed() => Ok(applied),
+        Ok(undone) if undone.is_removed() => {
+            applied.notes.extend(undone.notes_of_replaced());
+            Ok(applied)
+        }
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => Err(ApplyError::OldRemains { shield: name, undone: Box::new(undone) }),
     }

@@ -6,7 +6,7 @@ use super::journal::UndoDecision;
 use super::offline_cpus::offline_shield;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
-use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
+use cpushield_linux::{CpuSet, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The result of restoring affinities.
@@ -65,7 +65,7 @@ pub fn pending(host: &Host, restored: &RestoredAffinities) -> TaskMasks {
 }
 
 fn has_ended(host: &Host, tid: i32) -> bool {
-    host.task(tid, tid).map_or(true, |task| matches!(task.state, 'Z' | 'X'))
+    host.task(tid, tid).map_or(true, |task| task.has_ended())
 }
 
 /// What [`restore`] found and did about one task.
@@ -78,7 +78,7 @@ enum FoundAffinity {
     Theirs,
     /// It kept its narrow mask, though only our cpusets can have narrowed it.
     Narrow,
-    /// The kernel allows none of its CPUs now; the reason.
+    /// It cannot get its CPUs now; the reason.
     Impossible(String),
 }
 
@@ -157,12 +157,10 @@ impl AffinityScan<'_> {
         }
         match present(host.online_affinity(id.tid))? {
             Some(now) if self.online_part(&now) == target => Ok(FoundAffinity::Written),
-            Some(now) => Err(Error::malformed(
-                &format!("/proc/{}/status", id.tid),
-                0,
-                "the original affinity",
-                &now.to_string(),
-            )),
+            Some(now) => {
+                let reason = format!("the kernel set {now} instead of {cpus}");
+                Ok(FoundAffinity::Impossible(reason))
+            }
             None => Ok(FoundAffinity::Unchanged),
         }
     }

@@ -65,6 +65,20 @@ pub enum ShieldNote {
         /// The tasks.
         tasks: Vec<TaskId>,
     },
+    /// Another process had changed a setting of the replaced version of the shield. Its value
+    /// stays.
+    ForeignValueKept {
+        /// What the change is about.
+        subject: String,
+        /// The value that cpushield left, and the value that the other process set.
+        drift: DriftedValue,
+    },
+    /// Other processes had changed the affinity of tasks under the replaced version of the shield.
+    /// Those masks stay.
+    ForeignAffinitiesKept {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+    },
     /// A shield of another boot is gone, and its journal was archived.
     Rebooted {
         /// The shield; `None` if its journal does not name it.
@@ -97,8 +111,7 @@ pub enum ShieldNote {
         /// Why it could not be archived.
         answer: String,
     },
-    /// Everything was restored, but the journal could not be archived, removed or rewritten, so it
-    /// still names the shield.
+    /// The journal could not be archived, removed or rewritten, so it still names the shield.
     JournalStays {
         /// The answer of the kernel.
         answer: String,
@@ -170,23 +183,22 @@ impl fmt::Display for ShieldNote {
             Self::Repaired { shield } => write!(f, "shield {shield} {REPAIRED}"),
             Self::RepairHalted { why } => f.write_str(why),
             Self::ForeignValue { subject, drift } => {
-                f.write_str(&describe_foreign_value(subject, drift))
+                write!(f, "{}; undo restores that new value", ForeignValue(subject, drift))
+            }
+            Self::ForeignValueKept { subject, drift } => {
+                write!(f, "{}; that value stays", ForeignValue(subject, drift))
             }
             Self::ForeignAffinities { tasks } => {
-                write!(
-                    f,
-                    "other processes changed the affinity of tasks ({})",
-                    comma_numbers(tasks)
-                )?;
-                f.write_str("; undo restores these new masks")
+                write!(f, "{}; undo restores these new masks", ForeignMasks(tasks))
+            }
+            Self::ForeignAffinitiesKept { tasks } => {
+                write!(f, "{}; these masks stay", ForeignMasks(tasks))
             }
             Self::Rebooted { shield, journal } => {
-                f.write_str("the machine was rebooted after ")?;
-                match shield {
-                    Some(shield) => write!(f, "shield {shield}")?,
-                    None => f.write_str("a shield")?,
-                }
-                write!(f, " was applied, {REBOOTED} {journal}")
+                let named = shield.as_ref().map(|name| format!("shield {name}"));
+                let shield = named.as_deref().unwrap_or("a shield");
+                write!(f, "the machine was rebooted after {shield} was applied, ")?;
+                write!(f, "{REBOOTED} {journal}")
             }
             Self::NotPublished { error } => {
                 write!(f, "`status` cannot show the shield to other users: {error}")
@@ -235,9 +247,24 @@ const REBOOTED: &str = "so the shield no longer exists; its journal was moved to
 const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \
                               and restored its settings";
 
-fn describe_foreign_value(subject: &str, drift: &DriftedValue) -> String {
-    let (left, now) = (&drift.left, drift.now.as_deref().unwrap_or("nothing"));
-    format!("another process changed {subject} from {left} to {now}; undo restores that new value")
+/// A value that another process has set.
+struct ForeignValue<'a>(&'a str, &'a DriftedValue);
+
+impl fmt::Display for ForeignValue<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ForeignValue(subject, DriftedValue { left, now }) = self;
+        let now = now.as_deref().unwrap_or("nothing");
+        write!(f, "another process changed {subject} from {left} to {now}")
+    }
+}
+
+/// Affinities that other processes have set.
+struct ForeignMasks<'a>(&'a [TaskId]);
+
+impl fmt::Display for ForeignMasks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "other processes changed the affinity of tasks ({})", comma_numbers(self.0))
+    }
 }
 
 fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {

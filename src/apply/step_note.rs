@@ -22,6 +22,22 @@ pub enum StepNote {
         /// Why the original cannot be written.
         answer: String,
     },
+    /// A slice that was not made as requested could not be removed.
+    SliceRemains {
+        /// The slice.
+        slice: String,
+        /// Why it was not made.
+        refusal: String,
+        /// Why it cannot be removed.
+        answer: String,
+    },
+    /// The change was requested, and whether it was made is unknown.
+    ResultUnknown {
+        /// What was requested.
+        wanted: String,
+        /// The error after the request.
+        answer: String,
+    },
     /// systemd gave a slice other memory nodes.
     OtherMemoryNodes {
         /// The nodes.
@@ -95,6 +111,12 @@ impl fmt::Display for StepNote {
             StepNote::OriginalLost { refusal, original, answer } => {
                 write!(f, "{refusal}, and {original:?} cannot be restored: {answer}")
             }
+            StepNote::SliceRemains { slice, refusal, answer } => {
+                write!(f, "{refusal}, and the settings of {slice} cannot be removed: {answer}")
+            }
+            StepNote::ResultUnknown { wanted, answer } => {
+                write!(f, "{wanted:?} was requested, but the result is unknown: {answer}")
+            }
             StepNote::OtherMemoryNodes { given, wanted } => {
                 write!(f, "systemd gave the slice the memory nodes {given:?} instead of {wanted:?}")
             }
@@ -166,6 +188,12 @@ mod tests {
                 original: text("1"),
                 answer: answer.clone(),
             },
+            StepNote::SliceRemains {
+                slice: text("a.slice"),
+                refusal: text("EIO"),
+                answer: answer.clone(),
+            },
+            StepNote::ResultUnknown { wanted: text("1"), answer: answer.clone() },
             StepNote::OtherMemoryNodes { given: text("0-1"), wanted: text("1") },
             StepNote::CpuStaysOffline { cpu: 3, answer: answer.clone() },
             StepNote::FilesNotRestored { path: text("/proc/irq/9"), why: answer.clone(), more: 1 },

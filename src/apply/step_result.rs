@@ -29,6 +29,21 @@ pub struct StepDone {
     pub unrestored: Vec<String>,
 }
 
+impl StepDone {
+    /// Whether an error came after the change was requested, so that it may also be made later.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(
+            self.note,
+            Some(
+                StepNote::ResultUnknown { .. }
+                    | StepNote::OriginalLost { .. }
+                    | StepNote::SliceRemains { .. }
+            )
+        )
+    }
+}
+
 /// How many tasks were moved, and why some stayed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

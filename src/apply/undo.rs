@@ -9,7 +9,7 @@ use super::document::{UndoError, UndoneShield, UndoneStep, UnrestoredChanges};
 use super::hogs::RtHogs;
 use super::journal::{
     self, AffinitiesDone, ApplyJournal, JOURNAL, JournalOrigin, ShieldLeave, StepFate,
-    StepOriginal, UndoDecision, replaced_name,
+    StepOriginal, replaced_name,
 };
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
@@ -22,12 +22,13 @@ use super::shield_note::ShieldNote;
 use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use super::unbound;
-use super::undo_log::{FORGOTTEN, UndoLog, archive_or_remove, forget};
+use super::undo_end::{UndoEnd, current_masks};
+use super::undo_log::{UndoLog, archive_or_remove};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Step;
 use cpushield_linux::files::store::StoreLock;
-use cpushield_linux::{AffinityGuard, CpuSet, Error, Host, Store, TaskId};
+use cpushield_linux::{AffinityGuard, Host, Store, TaskId};
 use std::collections::BTreeSet;
 
 /// Removes one version of a shield, with a lock that is held already.
@@ -92,21 +93,8 @@ pub(super) fn undo_locked(
     let dropped = journal.dropped.iter();
     undone.notes.extend(dropped.map(|line| ShieldNote::JournalLineDropped { line: *line }));
     undone.notes.extend(run.log.note());
-    match (undone.is_complete(), unrestored, scope.others.is_empty()) {
-        (false, UnrestoredChanges::Keep, _) => undone.journal = Some(store.path(JOURNAL)),
-        (false, UnrestoredChanges::Forget, true) => undone.journal = forget(store)?,
-        (true, _, true) => {
-            archive_or_remove(store, journal.header.boot_id.as_deref(), &mut undone);
-        }
-        (is_complete, _, false) => {
-            if !is_complete {
-                undone.journal = Some(store.archive_copy(JOURNAL, FORGOTTEN, "jsonl")?);
-            }
-            journal.outcomes.extend(replaced.into_iter().map(|done| (done.step, done)));
-            let kept = keep_others(host, store, &journal, &scope.shield.name, &before, &undoing);
-            note_kept_journal(kept, store, &mut undone)?;
-        }
-    }
+    let end = UndoEnd { host, store, journal, scope: &scope, undoing: &undoing, before: &before };
+    end.settle_journal(unrestored, replaced, &mut undone)?;
     Ok(undone)
 }
 
@@ -141,48 +129,6 @@ fn find_scope(
     }
     let missing = || UndoError::NoSuchShield { name: name.to_owned(), names: names.clone() };
     UndoScope::new(host, journal, name).ok_or_else(missing)
-}
-
-fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
-    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
-    affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())
-}
-
-/// Notes that the journal could not be rewritten. Until another undo does, it names the shield,
-/// without a change of it.
-fn note_kept_journal(
-    kept: Result<(), Error>,
-    store: &Store,
-    undone: &mut UndoneShield,
-) -> Result<(), UndoError> {
-    match kept {
-        Ok(()) => {}
-        Err(error) if error.is_stop() => return Err(UndoError::Killed),
-        Err(error) => {
-            undone.notes.push(ShieldNote::JournalStays { answer: error.reason() });
-            undone.journal = Some(store.path(JOURNAL));
-        }
-    }
-    Ok(())
-}
-
-/// Replaces the journal with one of the shields that stay. `before` are the affinities at the start
-/// of undo. A mask that undo decided is ours, even if a killed undo had set it.
-fn keep_others(
-    host: &Host,
-    store: &Store,
-    journal: &ApplyJournal,
-    name: &str,
-    before: &TaskMasks,
-    undoing: &UndoDecision,
-) -> Result<(), Error> {
-    let now = current_masks(host, journal)?;
-    let decided = |id: &TaskId, mask: &CpuSet| undoing.masks.0.get(id) == Some(mask);
-    let ours = now.0.clone().into_iter().filter(|(id, mask)| decided(id, mask));
-    let mut masks = affinities::masks_after_amendment(journal, before, now.clone());
-    masks.0.extend(ours);
-    let bytes = journal.without_shield(name, &masks)?;
-    store.replace_and_reserve(JOURNAL, &bytes, journal::room_for(bytes.len()))
 }
 
 /// Discards the journal of another boot: nothing is written, whatever it contains.
@@ -270,7 +216,9 @@ impl UndoRun<'_> {
         for (intent, step) in self.own_steps() {
             let done = self.journal.outcomes.get(&intent.step);
             if self.earlier_fate(intent.step).is_none() {
-                kind_of(&step.change).prepare_revert(self.host, done)?;
+                let prepared = kind_of(&step.change).prepare_revert(self.host, &self.shield, done);
+                // The step reports any other error when it is reverted.
+                prepared.or_else(|error| if error.is_stop() { Err(error) } else { Ok(()) })?;
             }
         }
         Ok(())

@@ -40,7 +40,7 @@ impl UndoScope {
         let closed = shield.cpus.clone();
         let cpus = closed.difference(&journal.cpus_of_others(name));
         let closing = others.iter().filter(|other| journal.has_group(&other.name));
-        let closed_by_others = closing.fold(CpuSet::new(), |all, other| all.union(&other.cpus));
+        let closed_by_others: CpuSet = closing.map(|other| &other.cpus).collect();
         let moved_off = find_moved_off(journal, name);
         let mut same = others.iter().filter(|other| other.group() == shield.group());
         let other_version = same.find(|other| journal.has_group(&other.name)).cloned();
@@ -75,7 +75,7 @@ impl UndoScope {
 
     /// The shielded CPUs of the shields that stay.
     pub(super) fn cpus_of_others(&self) -> CpuSet {
-        self.others.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+        self.others.iter().map(|shield| &shield.cpus).collect()
     }
 
     /// The CPUs that are in no shield after the undo.
@@ -112,8 +112,7 @@ fn find_moved_off(journal: &ApplyJournal, name: &str) -> BTreeMap<TaskId, CpuSet
 /// The CPUs of all active shields, with the siblings that they keep idle or offline.
 fn own_cpus(journal: &ApplyJournal) -> CpuSet {
     let shields = journal.shields.iter().map(|live| &live.plan.shield);
-    shields.fold(CpuSet::new(), |all, shield| {
-        let siblings = shield.idle_siblings.union(&shield.offline_siblings);
-        all.union(&shield.cpus).union(&siblings)
-    })
+    shields
+        .flat_map(|shield| [&shield.cpus, &shield.idle_siblings, &shield.offline_siblings])
+        .collect()
 }

@@ -3,7 +3,8 @@
 
 use super::document::{ApplyError, UndoError, UndoneShield, UnrestoredChanges};
 use super::journal::JOURNAL;
-use super::load::{FoundJournal, load};
+use super::load::{FoundJournal, JournalLoadError, load};
+use super::shield_note::ShieldNote;
 use super::summary;
 use super::undo::undo_locked;
 use cpushield_linux::files::store::StoreLock;
@@ -51,16 +52,14 @@ fn undo_all_versions(
     lock: &StoreLock,
 ) -> Result<UndoneShield, UndoError> {
     let first = end_replacement(host, store, name, unrestored, lock)?;
-    let Some(first) = first.filter(|undone| !undone.is_removed()) else {
+    let Some(first) = first else {
         return undo_locked(host, store, name, unrestored, lock);
     };
-    if unrestored == UnrestoredChanges::Keep {
+    if unrestored == UnrestoredChanges::Keep && !first.is_removed() {
         return Ok(first);
     }
     let mut undone = undo_locked(host, store, name, unrestored, lock)?;
-    undone.steps.splice(0..0, first.steps);
-    undone.notes.splice(0..0, first.notes);
-    undone.journal = undone.journal.or(first.journal);
+    undone.absorb(first);
     Ok(undone)
 }
 
@@ -71,6 +70,8 @@ pub struct EndedChange {
     pub shield: String,
     /// The CPUs of both versions.
     pub cpus: CpuSet,
+    /// What the undo of the other version has left as it was, and other notes of it.
+    pub notes: Vec<ShieldNote>,
 }
 
 /// Ends a change of an active shield that was interrupted: completes it if the new version was in
@@ -80,22 +81,23 @@ pub struct EndedChange {
 /// # Errors
 /// The journal cannot be used, or not everything could be restored.
 pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, ApplyError> {
-    let unfinished = match load(host, store) {
-        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => {
-            journal.unfinished_name().map(|name| (journal.cpus_of_versions(&name), name))
-        }
-        _ => None,
-    };
-    let Some((cpus, shield)) = unfinished else { return Ok(None) };
+    // Without the lock: mostly there is no such change, and a normal user cannot take it.
+    if matches!(find_replaced(host, store), Ok(None)) {
+        return Ok(None);
+    }
     namespaces::check_sees_all_tasks(host)?;
     let lock = store.lock()?;
+    // Another process may have made the change until now.
+    let Some((cpus, shield)) = find_replaced(host, store)? else { return Ok(None) };
     let keep = UnrestoredChanges::Keep;
     let ended = end_replacement(host, store, Some(&shield), keep, &lock);
     // Without it, only the next change tells other users.
     let _ = summary::publish(host, store);
     match ended {
         Ok(None) => Ok(None),
-        Ok(Some(undone)) if undone.is_removed() => Ok(Some(EndedChange { shield, cpus })),
+        Ok(Some(undone)) if undone.is_removed() => {
+            Ok(Some(EndedChange { shield, cpus, notes: undone.notes_of_replaced() }))
+        }
         Err(UndoError::Killed) => Err(ApplyError::Killed),
         undone => {
             let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));
@@ -104,7 +106,26 @@ pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, App
     }
 }
 
-/// The same with a lock that is held already; `None` if no shield of this name is being replaced.
+/// The shield that is being replaced, with the CPUs of both versions.
+///
+/// # Errors
+/// The journal cannot be used.
+fn find_replaced(host: &Host, store: &Store) -> Result<Option<(CpuSet, String)>, ApplyError> {
+    match load(host, store) {
+        Ok(FoundJournal::Here(journal)) if journal.is_replacing() => {
+            let name = journal.unfinished_name();
+            Ok(name.map(|name| (journal.cpus_of_versions(&name), name)))
+        }
+        Ok(_) => Ok(None),
+        // A normal user cannot read the journal.
+        Err(error) if error.is_denied() => Ok(None),
+        Err(JournalLoadError::Access(error)) => Err(error.into()),
+        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
+    }
+}
+
+/// Ends the change with a lock that is held already; `None` if no shield of this name is being
+/// replaced.
 fn end_replacement(
     host: &Host,
     store: &Store,

@@ -68,7 +68,7 @@ pub(super) fn offloaded_cpus<'a>(tasks: impl Iterator<Item = &'a Task>) -> Optio
     kthreads.peek()?;
     let numbers = kthreads.filter_map(|task| {
         let (flavor, cpu) = task.comm.strip_prefix("rcuo")?.split_once('/')?;
-        ["p", "s", "b"].contains(&flavor).then(|| cpu.parse().ok())?
+        ["p", "s", "b"].contains(&flavor).then(|| cpu.parse::<usize>().ok())?
     });
     Some(numbers.collect())
 }

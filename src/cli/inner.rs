@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::workflow::internal::{self, NAMES, WorkerRole};
 use clap::{Parser, Subcommand};
+use cpushield_linux::TaskId;
 use std::ffi::OsString;
 
 /// Internal subcommands
@@ -25,6 +26,8 @@ enum InternalCommand {
     Guard {
         /// The process to watch
         pid: i32,
+        /// The start time of that process, in clock ticks since boot
+        started: u64,
         /// The name of the shield to undo
         shield: String,
     },
@@ -64,8 +67,9 @@ pub(super) fn is_internal(args: &[OsString]) -> bool {
 /// The subcommand failed.
 pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
     match &inner.command {
-        InternalCommand::Guard { pid, shield } => {
-            return internal::guard(&inner.global.open(ui)?, *pid, shield);
+        InternalCommand::Guard { pid, started, shield } => {
+            let watched = TaskId { tid: *pid, started: *started };
+            return internal::guard(&inner.global.open(ui)?, watched, shield);
         }
         InternalCommand::Ban => {
             return internal::ban_from_irqbalance(&inner.global.open_live(ui)?);

@@ -141,7 +141,7 @@ impl ActiveShields {
     /// All shielded CPUs.
     #[must_use]
     pub fn cpus(&self) -> CpuSet {
-        self.shields.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+        self.shields.iter().map(|shield| &shield.cpus).collect()
     }
 
     /// The last change about the same thing, with the name of its shield.

@@ -125,7 +125,7 @@ fn ask_kernel(
         let why = "neither /sys/devices/system/cpu/isolated nor a partition can be read";
         return IsolationWitness::Absent { why: why.to_owned() };
     }
-    let listed = lists.into_iter().flatten().fold(CpuSet::new(), |all, list| all.union(list));
+    let listed: CpuSet = lists.into_iter().flatten().collect();
     IsolationWitness::Present { isolated: cpus.intersection(&listed) }
 }
 

@@ -4,7 +4,6 @@
 use super::candidate_reason::CandidateReason;
 use super::choose::{CpuChoice, choose};
 use super::groups::{CpuGroup, groups};
-use super::sites::boot_cpu;
 use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -89,7 +88,7 @@ fn list_other_cores(machine: &Machine, request: &ShieldRequest) -> Vec<CpuSet> {
     let by =
         if request.siblings == Some(Siblings::Share) { CpuGroup::Thread } else { CpuGroup::Core };
     let mut cores = groups(&machine.topology, by);
-    cores.retain(|core| !boot_cpu(machine).is_some_and(|boot| core.contains(boot)));
+    cores.retain(|core| !machine.topology.boot_cpu().is_some_and(|boot| core.contains(boot)));
     cores.reverse();
     cores
 }

@@ -14,7 +14,7 @@ use super::node_refusal::NodeRefusal;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
-use super::sites::{boot_cpu, choose_mems, exhausted_nodes, online_of_nodes};
+use super::sites::{choose_mems, exhausted_nodes, online_of_nodes};
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -176,7 +176,7 @@ pub fn check_online(machine: &Machine, list: &CpuSet) -> Result<(), PlanRefusal>
 /// All online CPUs but the core of the boot CPU, and one core of each other node.
 fn most_cpus(machine: &Machine) -> CpuSet {
     let cores = groups(&machine.topology, CpuGroup::Core);
-    let boot = boot_cpu(machine).map(CpuSet::single).unwrap_or_default();
+    let boot = machine.topology.boot_cpu().map(CpuSet::single).unwrap_or_default();
     let mut kept = touched_groups(&cores, &boot);
     for (_, cpus) in online_of_nodes(machine) {
         if !cpus.intersects(&kept) {
@@ -224,7 +224,7 @@ fn check_list(
         let (cpus, others) = (all.intersection(&split.cpus), all.intersection(&others));
         return Err(NodeRefusal::Exhausted { node, cpus, others }.into());
     }
-    let boot_cpu = boot_cpu(machine).filter(|cpu| split.cpus.contains(*cpu));
+    let boot_cpu = machine.topology.boot_cpu().filter(|cpu| split.cpus.contains(*cpu));
     notes.warnings.extend(boot_cpu.map(|cpu| ChoiceWarning::BootCpu { cpu }));
     Ok(split)
 }

@@ -12,7 +12,7 @@ pub(crate) fn set(list: &str) -> CpuSet {
 pub(crate) fn machine(cores: &[&str], clusters: &[&str], nodes: &[&str]) -> Machine {
     let (cores, clusters, nodes) = (sets(cores), sets(clusters), sets(nodes));
     let mut machine = Machine { schema: SCHEMA, ..Machine::default() };
-    let all = cores.iter().fold(CpuSet::new(), |all, core| all.union(core));
+    let all: CpuSet = cores.iter().collect();
     for cpu in all.iter() {
         let core = cores.iter().find(|core| core.contains(cpu));
         let cluster = clusters.iter().find(|cluster| cluster.contains(cpu));

@@ -97,7 +97,7 @@ pub fn find_free_cpus(machine: &Machine, shields: Option<&[(String, CpuSet)]>) -
     });
     let taken: Vec<CpuHolding> =
         of_shields.chain(of_cpusets).filter(|it| !it.cpus.is_empty()).collect();
-    let all = taken.iter().fold(CpuSet::new(), |all, it| all.union(&it.cpus));
+    let all: CpuSet = taken.iter().map(|it| &it.cpus).collect();
     let free = machine.topology.online.difference(&all);
     let nohz_full = machine.isolation.nohz_full.clone().unwrap_or_default();
     let isolated = [

@@ -37,7 +37,7 @@ pub fn groups(topology: &Topology, by: CpuGroup) -> Vec<CpuSet> {
         parts.push(group);
     }
     // An online CPU that the survey could not describe is a group by itself.
-    let described = union_of(parts.iter());
+    let described: CpuSet = parts.iter().collect();
     parts.extend(topology.online.difference(&described).iter().map(CpuSet::single));
     parts.sort_by_key(CpuSet::first);
     parts
@@ -55,14 +55,8 @@ fn sharing_cpus(cpu: &Cpu, by: CpuGroup) -> CpuSet {
     caches.fold(cpu.siblings.clone(), |all, shared| all.union(shared))
 }
 
-/// The union of sets.
-#[must_use]
-pub fn union_of<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> CpuSet {
-    sets.fold(CpuSet::new(), |all, set| all.union(set))
-}
-
 /// The union of the groups that share a CPU with a set.
 #[must_use]
 pub fn touched_groups(groups: &[CpuSet], cpus: &CpuSet) -> CpuSet {
-    union_of(groups.iter().filter(|group| group.intersects(cpus)))
+    groups.iter().filter(|group| group.intersects(cpus)).collect()
 }

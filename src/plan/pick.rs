@@ -1,12 +1,12 @@
 //! Chooses CPUs by topology: ranks units (cores, or whole caches) and takes the best. Pure.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups, touched_groups, union_of};
+use super::groups::{CpuGroup, groups, touched_groups};
 use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_cpu, boot_preparation, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
+    boot_preparation, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
     cpus_without_partition, cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
@@ -95,7 +95,7 @@ pub(super) fn choose_by_topology(
         None if request.share.is_none() && !has_halves => picker.take_one(&units, notes),
         _ => picker.take_from_one_node(&units, count, notes),
     };
-    let cpus = union_of(taken.iter());
+    let cpus: CpuSet = taken.iter().collect();
     let work = picker.working_cpus(&cpus);
     if work.len() < count {
         let sets = cpusets_in_the_way(machine);
@@ -194,7 +194,7 @@ impl CpuPicker<'_> {
             Some(ShareLevel::L3) => groups(topology, CpuGroup::L3),
             Some(ShareLevel::Core) | None => self.cores.clone(),
         };
-        let boot = boot_cpu(self.machine);
+        let boot = self.machine.topology.boot_cpu();
         units.retain(|unit| {
             unit.is_subset(allowed)
                 && !boot.is_some_and(|cpu| unit.contains(cpu))
@@ -206,7 +206,7 @@ impl CpuPicker<'_> {
 
     /// The refusal to shield the boot CPU's node as a whole, if it is requested or the only one.
     fn boot_node(&self) -> Option<NodeRefusal> {
-        let boot = boot_cpu(self.machine)?;
+        let boot = self.machine.topology.boot_cpu()?;
         let (node, cpus) = online_of_nodes(self.machine).find(|(_, cpus)| cpus.contains(boot))?;
         let only = online_of_nodes(self.machine).count() == 1;
         let cpus = (!only).then_some(cpus);
@@ -216,7 +216,7 @@ impl CpuPicker<'_> {
     /// Whether these CPUs are a node without the boot CPU that has as many CPUs for programs.
     fn is_whole_free_node(&self, allowed: &CpuSet, count: usize) -> bool {
         let node = online_of_nodes(self.machine).find(|(_, cpus)| cpus == allowed);
-        let boot = boot_cpu(self.machine);
+        let boot = self.machine.topology.boot_cpu();
         node.is_some_and(|(_, cpus)| !boot.is_some_and(|boot| cpus.contains(boot)))
             && self.working_cpus(allowed).len() >= count
     }
@@ -264,7 +264,8 @@ impl CpuPicker<'_> {
             let cluster = touched_groups(&self.clusters, unit);
             let cores = working_siblings(&self.cores, &cluster, &self.prepared).len();
             let small = cores <= CLUSTER_CORES || cluster.len() * 4 <= online;
-            let free = cluster == union_of(same.iter().copied().filter(|u| u.is_subset(&cluster)));
+            let free = cluster
+                == same.iter().copied().filter(|u| u.is_subset(&cluster)).collect::<CpuSet>();
             let fits = small && free && cluster.len() * 2 <= online;
             (fits && !self.takes_too_much(&cluster)).then_some(cluster)
         });
@@ -303,13 +304,13 @@ impl CpuPicker<'_> {
             for node in &order {
                 let local = units.iter().filter(|unit| unit.is_subset(node)).cloned().collect();
                 let taken = self.take_units(local, count);
-                if self.working_cpus(&union_of(taken.iter())).len() >= count {
+                if self.working_cpus(&taken.iter().collect()).len() >= count {
                     return taken;
                 }
             }
         }
         let taken = self.take_units(units.to_vec(), count);
-        if order.len() > 1 && self.working_cpus(&union_of(taken.iter())).len() >= count {
+        if order.len() > 1 && self.working_cpus(&taken.iter().collect()).len() >= count {
             notes.warnings.push(ChoiceWarning::SeveralNodes);
         }
         taken
@@ -355,7 +356,11 @@ impl CpuPicker<'_> {
                 let cluster = touched_groups(&self.clusters, unit);
                 self.working_cpus(&cluster).len() <= missing
                     && cluster
-                        == union_of(same_rank.iter().copied().filter(|u| u.is_subset(&cluster)))
+                        == same_rank
+                            .iter()
+                            .copied()
+                            .filter(|u| u.is_subset(&cluster))
+                            .collect::<CpuSet>()
             })
         })
     }
@@ -363,7 +368,7 @@ impl CpuPicker<'_> {
     fn explain(&self, units: &[CpuSet], cpus: &CpuSet, work: &CpuSet, notes: &mut ChoiceNotes) {
         let topology = &self.machine.topology;
         let idle = cpus.difference(work);
-        if let Some(cpu) = boot_cpu(self.machine) {
+        if let Some(cpu) = self.machine.topology.boot_cpu() {
             notes.add_reason(ChoiceReason::BootCpuKept { cpu });
         }
         if !self.prepared.is_empty() {

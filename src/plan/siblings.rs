@@ -2,10 +2,10 @@
 //! Refuses lists that contradict the mode. Pure.
 
 use super::choice_notes::ChoiceNotes;
-use super::groups::{CpuGroup, groups, union_of};
+use super::groups::{CpuGroup, groups};
 use super::refused::PlanRefusal;
 use super::sibling_refusal::{SiblingHolder, SiblingRefusal};
-use super::sites::{boot_cpu, cpus_prepared_at_boot};
+use super::sites::cpus_prepared_at_boot;
 use crate::documents::plan::ActiveShields;
 use crate::policy::{ShieldRequest, Siblings};
 use crate::survey::Machine;
@@ -31,7 +31,7 @@ pub(super) fn split_list(
 ) -> Result<SplitCpus, PlanRefusal> {
     let mut cores = groups(&machine.topology, CpuGroup::Core);
     cores.retain(|core| core.len() > 1 && core.intersects(list));
-    let cut = union_of(cores.iter().filter(|core| !core.is_subset(list)));
+    let cut: CpuSet = cores.iter().filter(|core| !core.is_subset(list)).collect();
     let (halves, siblings) = (cut.intersection(list), cut.difference(list));
     let whole = list.union(&siblings);
     let split = match request.siblings {
@@ -55,7 +55,7 @@ pub(super) fn split_list(
         None => SplitCpus { cpus: whole, idle: siblings.clone() },
         Some(Siblings::Idle | Siblings::Offline) => {
             let work = working_siblings(&cores, list, &cpus_prepared_at_boot(machine));
-            SplitCpus { idle: union_of(cores.iter()).difference(&work), cpus: whole }
+            SplitCpus { idle: cores.iter().collect::<CpuSet>().difference(&work), cpus: whole }
         }
     };
     if split.cpus != *list
@@ -90,7 +90,7 @@ fn find_holder(
 ) -> Option<(CpuSet, CpuSet, SiblingHolder)> {
     cores.iter().find_map(|core| {
         let (cpus, siblings) = (core.intersection(list), core.difference(list));
-        let boot = boot_cpu(machine).filter(|cpu| siblings.contains(*cpu));
+        let boot = machine.topology.boot_cpu().filter(|cpu| siblings.contains(*cpu));
         let other = live.shields.iter().find(|shield| shield.cpus.intersects(&siblings));
         let holder = match (other, boot) {
             (Some(shield), _) => SiblingHolder::Shield { name: shield.name.clone() },

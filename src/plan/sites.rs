@@ -7,12 +7,6 @@ use crate::survey::{
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 
-/// The CPU that booted the machine: CPU 0, or the lowest online CPU if CPU 0 is not online
-/// (deconfigured cores of a Power machine).
-pub(super) fn boot_cpu(machine: &Machine) -> Option<usize> {
-    machine.topology.online.first()
-}
-
 /// The nodes with CPUs of the set that keep no housekeeping CPU, and their online CPUs. `others`
 /// are the CPUs of the other shields.
 pub(super) fn exhausted_nodes<'a>(
@@ -114,16 +108,16 @@ pub(super) fn cpus_without_partition(machine: &Machine) -> CpuSet {
 
 /// CPUs that belong exclusively to cpusets of other programs.
 pub(super) fn cpus_of_other_cpusets(machine: &Machine) -> CpuSet {
-    exclusive_cpusets(machine).fold(CpuSet::new(), |all, other| {
-        all.union(other.effective.as_ref().unwrap_or(&other.cpus)).union(&other.cpus)
-    })
+    exclusive_cpusets(machine)
+        .flat_map(|other| other.effective.iter().chain([&other.cpus]))
+        .collect()
 }
 
 /// The cpusets that keep CPUs from a shield: those of other programs that have more than the core
 /// of the boot CPU.
 pub(super) fn cpusets_in_the_way(machine: &Machine) -> Vec<&CpusetGroup> {
     let topology = &machine.topology;
-    let boot = boot_cpu(machine).and_then(|cpu| topology.cpu(cpu));
+    let boot = topology.boot_cpu().and_then(|cpu| topology.cpu(cpu));
     let core = boot.map(|boot| boot.siblings.clone()).unwrap_or_default();
     let is_in_the_way = |group: &&CpusetGroup| !group.cpus.difference(&core).is_empty();
     exclusive_cpusets(machine).filter(is_in_the_way).collect()

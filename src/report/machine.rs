@@ -224,7 +224,7 @@ fn tree(topology: &Topology) -> Vec<TextLine> {
         lines.extend(package_tree(topology, package));
     }
     let out: CpuSet = topology.cpus.iter().map(|cpu| cpu.cpu).collect();
-    let lost = topology.online.difference(&packages.iter().fold(CpuSet::new(), |a, b| a.union(b)));
+    let lost = topology.online.difference(&packages.iter().copied().collect());
     if !packages.is_empty() && !lost.is_empty() {
         let lost = lost.intersection(&out);
         lines.push(TextLine::new(format!("CPU {lost}: package unknown")));
@@ -343,7 +343,7 @@ fn cluster_rows(
     let alone = shape.cores == 1;
     let many = groups.len() > ROWS_MAX || topology.online.len() > CPUS_MAX;
     if groups.len() > 1 && (many || (alone && shape.threads < 2)) {
-        let all = groups.iter().fold(CpuSet::new(), |all, group| all.union(group));
+        let all: CpuSet = groups.iter().collect();
         let clusters = format!(" in {} clusters", groups.len());
         let clusters = if alone { "" } else { &clusters };
         let each = if shape.l2.is_empty() { "" } else { " each" };

@@ -11,7 +11,7 @@ use crate::apply::{self, ApplyError, EndedChange, ShieldNote};
 use cpushield_linux::{CpuSet, Host, Store, TaskId};
 
 /// Ends a change of an active shield that was interrupted, and places its programs. Returns the
-/// shield, if there was one, with notes about programs that were not placed.
+/// shield, if there was one, with notes about what stays and programs that were not placed.
 ///
 /// # Errors
 /// The journal cannot be used, or not everything could be restored.
@@ -22,8 +22,9 @@ pub fn end_change(
     let ended = apply::end_change(host, store)?;
     let failed = |error: RunError| ShieldNote::ProgramsNotRecorded { error: error.to_string() };
     let demoted = demoted::end_killed_change(host, store).map_err(failed);
-    let Some(ended) = ended else { return Ok(None) };
-    let mut notes = place_programs(host, store, &ended).unwrap_or_else(|error| vec![failed(error)]);
+    let Some(mut ended) = ended else { return Ok(None) };
+    let mut notes = std::mem::take(&mut ended.notes);
+    notes.extend(place_programs(host, store, &ended).unwrap_or_else(|error| vec![failed(error)]));
     notes.extend(demoted.err());
     Ok(Some((ended.shield, notes)))
 }

@@ -194,7 +194,7 @@ pub fn ordinary(host: &Host) -> Option<SchedPolicy> {
 /// Describes how much memory a program without root privileges may lock.
 #[must_use]
 pub fn lock_limit(user: &RunUser) -> Option<String> {
-    let bytes = memory::lock_limit().ok()??;
+    let bytes = memory::lock_limit()?;
     (user.rights.uid != 0).then(|| {
         let (name, kib) = (&user.name, bytes / 1024);
         format!("{name} may lock at most {kib} KiB of memory; --lock-memory lifts that limit")

@@ -212,8 +212,7 @@ impl VersionChange {
     /// The CPUs in the new version of programs that had these in the old one.
     fn new_cpus_of(&self, cpus: &CpuSet) -> CpuSet {
         let threads = self.threads.iter().filter(|thread| thread.now.is_subset(cpus));
-        let wanted = threads.map(|thread| &thread.wanted);
-        let wanted = wanted.fold(CpuSet::new(), |all, wanted| all.union(wanted));
+        let wanted: CpuSet = threads.map(|thread| &thread.wanted).collect();
         if wanted.is_empty() { self.new.clone() } else { wanted }
     }
 

@@ -221,7 +221,7 @@ impl IsolationSetup {
     #[must_use]
     pub fn cpus(&self, kind: IsolationKind) -> CpuSet {
         let of_kind = self.taken.iter().filter(|it| it.kinds.contains(&kind));
-        of_kind.fold(CpuSet::new(), |all, it| all.union(&it.cpus))
+        of_kind.map(|it| &it.cpus).collect()
     }
 }
 
@@ -372,8 +372,8 @@ fn unknown_part(param: &KernelParam, version: KernelVersion) -> Option<(String, 
     parts.find_map(|(part, since)| Some((part.to_owned(), since.filter(|since| version < *since)?)))
 }
 
-/// Finds isolated CPUs in the default IRQ affinity: the CPUs of the last `irqaffinity=`, and the
-/// boot CPU (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12).
+/// Finds isolated CPUs in the last `irqaffinity=`. The boot CPU, which the kernel adds to that list
+/// (`irq_affinity_setup()`, kernel/irq/irqdesc.c, 6.12), does not count.
 fn interrupts_on_isolated(
     params: &[KernelParam],
     taken: &[IsolationParameter],

@@ -3,8 +3,8 @@
 use super::reader::SurveyReader;
 use super::{CgroupMode, Kernel, Machine, SurveyFinding, exclusive_cpusets};
 use cpushield_linux::text::cmdline;
-use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
-use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
+use cpushield_linux::text::first_releases::{PARTITION_REFUSES_ISOLCPUS, RT_GROUP_SCHED};
+use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 /// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
 /// (`qemuProcessSetupPid()`, src/qemu/qemu_process.c, libvirt commit f366cfed6296).
@@ -120,7 +120,7 @@ pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
     found.extend(check_boot_parameters(machine));
     found.extend(find_exclusive_cpusets(machine));
     if groups_realtime_tasks(&machine.kernel) {
-        found.push(finding(
+        found.push(SurveyFinding::new(
             "rt-group-sched",
             "the kernel has RT_GROUP_SCHED",
             &format!(
@@ -131,7 +131,7 @@ pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
         ));
     }
     if r.host.exists("/var/lib/kubelet/cpu_manager_state") {
-        found.push(finding(
+        found.push(SurveyFinding::new(
             "kubelet-cpu-manager",
             "kubelet has saved a CPU manager state",
             "its static policy rewrites the cpusets of pods when CPUs change; reserve the shielded \
@@ -139,10 +139,6 @@ pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
         ));
     }
     found
-}
-
-fn finding(name: &str, seen: impl Into<String>, advice: &str) -> SurveyFinding {
-    SurveyFinding { name: name.to_owned(), seen: seen.into(), advice: advice.to_owned() }
 }
 
 fn find_programs(machine: &Machine) -> Vec<SurveyFinding> {
@@ -153,7 +149,7 @@ fn find_programs(machine: &Machine) -> Vec<SurveyFinding> {
             tasks.find(|task| task.comm == *name && !task.kthread && task.pid == task.id.tid);
         if let Some(process) = process {
             let pid = process.pid;
-            found.push(finding(name, format!("{name} (pid {pid}) {does}"), advice));
+            found.push(SurveyFinding::new(name, format!("{name} (pid {pid}) {does}"), advice));
         }
     }
     found
@@ -163,7 +159,7 @@ fn find_programs(machine: &Machine) -> Vec<SurveyFinding> {
 fn find_installed(r: &SurveyReader) -> impl Iterator<Item = SurveyFinding> {
     INSTALLED.iter().filter_map(|(name, files, does, advice)| {
         let file = files.iter().find(|file| r.host.exists(file))?;
-        Some(finding(name, format!("{name} is installed ({file}); it {does}"), advice))
+        Some(SurveyFinding::new(name, format!("{name} is installed ({file}); it {does}"), advice))
     })
 }
 
@@ -187,13 +183,14 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     // Without `nohz_full=` there is nothing that could replace it.
     // Where the cgroups or the version are unknown, the finding stays.
     let may_refuse = !matches!(machine.cgroup.mode, CgroupMode::V1 | CgroupMode::Hybrid)
-        && machine.kernel.version.is_none_or(|version| {
-            (KernelVersion::new(6, 7)..=KernelVersion::new(6, 17)).contains(&version)
-        });
+        && machine
+            .kernel
+            .version
+            .is_none_or(|version| PARTITION_REFUSES_ISOLCPUS.contains(&version));
     if !isolation.isolcpus_domain.is_empty() && may_refuse && machine.can_stop_tick() != Some(false)
     {
         let cpus = &isolation.isolcpus_domain;
-        found.push(finding(
+        found.push(SurveyFinding::new(
             "isolcpus-domain",
             format!("the kernel was booted with isolcpus= (domain) for CPU {cpus}"),
             "kernels from 6.7 to 6.17.2 cannot make a cgroup v2 partition of these CPUs, so any \
@@ -203,7 +200,7 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     }
     if machine.kernel.cmdline.as_deref().is_some_and(|line| line.contains("cgroup_disable=cpuset"))
     {
-        found.push(finding(
+        found.push(SurveyFinding::new(
             "cpuset-disabled",
             "the kernel was booted with cgroup_disable=cpuset",
             "without cpusets, only task affinity keeps other tasks off shielded CPUs; remove the \
@@ -212,7 +209,7 @@ fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
     }
     // Without any task, /proc was not recorded, and the hierarchies are unknown.
     if machine.cgroup.mode == CgroupMode::None && !machine.tasks.is_empty() {
-        found.push(finding(
+        found.push(SurveyFinding::new(
             "no-cpuset",
             "there is no cgroup hierarchy with cpusets",
             "only task affinity keeps other tasks off shielded CPUs, and any task can change its \
@@ -232,7 +229,7 @@ fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
             }
             _ => "exclusive".to_owned(),
         };
-        found.push(finding(
+        found.push(SurveyFinding::new(
             "foreign-cpuset",
             format!("{} has CPU {} ({how})", group.path, group.cpus),
             "these CPUs cannot be shielded while that cpuset exists; choose others or remove it",

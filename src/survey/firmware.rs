@@ -18,14 +18,10 @@ pub(super) fn check_firmware(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
     found
 }
 
-fn finding(name: &str, seen: String, advice: &str) -> SurveyFinding {
-    SurveyFinding { name: name.to_owned(), seen, advice: advice.to_owned() }
-}
-
 fn check_smt(machine: &Machine) -> Option<SurveyFinding> {
     let threads = machine.topology.threads_per_core();
     (threads > 1).then(|| {
-        finding(
+        SurveyFinding::new(
             "smt",
             format!("cores have {threads} threads (SMT)"),
             "a task on the SMT sibling of a shielded CPU slows that CPU down, so the shield takes \
@@ -36,7 +32,7 @@ fn check_smt(machine: &Machine) -> Option<SurveyFinding> {
 
 fn check_turbo(machine: &Machine) -> Option<SurveyFinding> {
     machine.power.turbo?.then(|| {
-        finding(
+        SurveyFinding::new(
             "turbo",
             "turbo (boost) is allowed".to_owned(),
             "with turbo, the frequency of a CPU depends on the load of the other CPUs; if constant \
@@ -53,7 +49,7 @@ fn check_idle(machine: &Machine) -> Option<SurveyFinding> {
         .flat_map(|cpus| &cpus.states)
         .filter(|state| !state.disabled && state.latency_us > DEEP_US)
         .max_by_key(|state| state.latency_us)?;
-    Some(finding(
+    Some(SurveyFinding::new(
         "deep-idle",
         format!("waking from idle state {} takes {} µs", deepest.name, deepest.latency_us),
         "a workload that sleeps between its cycles has this latency at each wake-up; a workload \
@@ -90,7 +86,7 @@ fn check_smi(r: &SurveyReader, machine: &Machine) -> Option<SurveyFinding> {
         }
     };
     (count > 0).then(|| {
-        finding(
+        SurveyFinding::new(
             "smi",
             format!("{count} system management interrupts since power-on"),
             "the firmware stops all CPUs for each of them; check USB legacy support, power capping \
@@ -104,7 +100,7 @@ fn check_clock(machine: &Machine) -> Option<SurveyFinding> {
     let current = machine.kernel.clocksource.as_deref()?;
     let slow = ["hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"];
     slow.contains(&current).then(|| {
-        finding(
+        SurveyFinding::new(
             "clocksource",
             format!("the kernel's clock source is {current}"),
             "reading the time from it is slow; the kernel probably found the TSC unstable (see \
@@ -116,7 +112,7 @@ fn check_clock(machine: &Machine) -> Option<SurveyFinding> {
 fn check_hypervisor(machine: &Machine) -> Option<SurveyFinding> {
     machine.virt.guest?.then(|| {
         let name = machine.virt.hypervisor.as_deref().unwrap_or("a hypervisor");
-        finding(
+        SurveyFinding::new(
             "guest",
             format!("this is a guest of {name}"),
             "the host can preempt a vCPU at any time; shield and pin the vCPUs on the host too",

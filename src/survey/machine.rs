@@ -140,6 +140,12 @@ pub struct SurveyFinding {
     pub advice: String,
 }
 
+impl SurveyFinding {
+    pub(super) fn new(name: &str, seen: impl Into<String>, advice: &str) -> SurveyFinding {
+        SurveyFinding { name: name.to_owned(), seen: seen.into(), advice: advice.to_owned() }
+    }
+}
+
 /// The kernel.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

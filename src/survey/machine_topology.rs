@@ -38,6 +38,13 @@ impl Topology {
         self.cpus.iter().find(|known| known.cpu == cpu)
     }
 
+    /// The CPU that booted the machine: CPU 0, or the lowest online CPU if CPU 0 is not online
+    /// (deconfigured cores of a Power machine). `None` without an online CPU.
+    #[must_use]
+    pub fn boot_cpu(&self) -> Option<usize> {
+        self.online.first()
+    }
+
     /// The number of threads that a core has at most: 1 without SMT, 0 without online CPUs.
     #[must_use]
     pub fn threads_per_core(&self) -> usize {

@@ -99,13 +99,12 @@ Documentation/admin-guide/kernel-parameters.txt.",
     risk: Risk::Medium,
 };
 
-/// The boot CPU. Its tick keeps the time of all others, so the kernel removes it from `nohz_full=`
-/// (tick_nohz_init() in kernel/time/tick-sched.c, 6.12); this tool never prepares it at boot.
-const BOOT_CPU: usize = 0;
-
-/// CPUs of a shield that boot parameters can prepare.
-pub(super) fn preparable(shield: &Shield) -> CpuSet {
-    shield.cpus.difference(&CpuSet::single(BOOT_CPU))
+/// CPUs of a shield that boot parameters can prepare. The tick of the boot CPU keeps the time of all
+/// others, so the kernel removes that CPU from `nohz_full=` (tick_nohz_init() in
+/// kernel/time/tick-sched.c, 6.12); this tool never prepares it at boot.
+pub(super) fn preparable(machine: &Machine, shield: &Shield) -> CpuSet {
+    let boot = machine.topology.boot_cpu().map(CpuSet::single).unwrap_or_default();
+    shield.cpus.difference(&boot)
 }
 
 /// Advises a boot parameter for these CPUs.
@@ -157,10 +156,12 @@ impl Tunable for NohzFull {
                 None => InapplicableReason::TickStopUnknown,
             }),
             Some(cpus) if shield.cpus.is_subset(cpus) => WantedChanges::Changes(Vec::new()),
-            Some(cpus) if preparable(shield).is_subset(cpus) => {
-                WantedChanges::Nothing(InapplicableReason::TickOfCpu { cpu: BOOT_CPU })
-            }
-            Some(_) => WantedChanges::Nothing(InapplicableReason::OnlyAtBoot),
+            Some(cpus) => WantedChanges::Nothing(match machine.topology.boot_cpu() {
+                Some(cpu) if preparable(machine, shield).is_subset(cpus) => {
+                    InapplicableReason::TickOfCpu { cpu }
+                }
+                _ => InapplicableReason::OnlyAtBoot,
+            }),
         }
     }
 
@@ -172,19 +173,18 @@ impl Tunable for NohzFull {
         let nohz_full = &machine.isolation.nohz_full.clone().unwrap_or_default();
         let missing = shield.cpus.difference(nohz_full);
         let mut remains = UnresolvedCause::default();
-        if !missing.difference(&CpuSet::single(BOOT_CPU)).is_empty() {
-            let cpus =
-                missing.intersection(&preparable(shield)).intersection(&shield.online_cpus());
+        let preparable = preparable(machine, shield);
+        if missing.intersects(&preparable) {
+            let cpus = missing.intersection(&preparable).intersection(&shield.online_cpus());
             remains = advise(
                 "nohz_full",
-                &nohz_full.union(&preparable(shield)),
+                &nohz_full.union(&preparable),
                 NOHZ_FULL.removes,
                 BootAdviceReason::TickStops { known: can_stop.is_some(), cpus },
             );
         }
-        if missing.contains(BOOT_CPU) {
-            remains.warnings.push(PlanWarning::TickOfBootCpu { cpu: BOOT_CPU });
-        }
+        let boot = machine.topology.boot_cpu().filter(|cpu| missing.contains(*cpu));
+        remains.warnings.extend(boot.map(|cpu| PlanWarning::TickOfBootCpu { cpu }));
         remains
     }
 }
@@ -241,10 +241,10 @@ impl Tunable for RcuNocbs {
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let offloaded = offloaded(machine);
-        if lacks_nocbs(machine) || preparable(shield).is_subset(&offloaded) {
+        if lacks_nocbs(machine) || preparable(machine, shield).is_subset(&offloaded) {
             return UnresolvedCause::default();
         }
-        let all = offloaded.union(&preparable(shield));
+        let all = offloaded.union(&preparable(machine, shield));
         let reason = BootAdviceReason::CallbacksElsewhere;
         advise("rcu_nocbs", &all, RCU_NOCBS.removes, reason)
     }

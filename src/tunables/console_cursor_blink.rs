@@ -1,6 +1,6 @@
 //! `console-cursor-blink`: the cursor of the framebuffer console stands still. Pure.
 
-use super::setting::{FileSetting, always};
+use super::setting::{FileSetting, on_by_default};
 use super::want::setting;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
@@ -37,7 +37,7 @@ sets the same file (console.c in src/app/shared/commands/configure, commit 178b4
     removes: &[Cause::Workqueue],
     culprits: &[CulpritPattern::Function("fb_flashcursor")],
     risk: Risk::Low,
-    optional: always,
+    optional: on_by_default,
     disturbs: None,
     applies: has_framebuffer,
 };

@@ -121,7 +121,7 @@ impl Tunable for IrqAffinity {
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let mut remains = UnresolvedCause::default();
-        let (mut steerable, prepared) = (false, preparable(shield));
+        let (mut steerable, prepared) = (false, preparable(machine, shield));
         for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
             let IrqMovability::No(answer) = &irq.movable else { continue };
             let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
@@ -175,7 +175,7 @@ impl Tunable for IrqAffinity {
                 RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
             }
             IrqMovability::No(answer)
-                if preparable(shield).is_subset(&machine.isolation.managed_irq) =>
+                if preparable(machine, shield).is_subset(&machine.isolation.managed_irq) =>
             {
                 let answer = answer.clone();
                 RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
@@ -242,7 +242,10 @@ fn is_message(irq: &Irq) -> bool {
 
 /// The boot parameter that sends managed interrupts to other CPUs of their masks.
 fn managed_irq(machine: &Machine, shield: &Shield) -> String {
-    format!("isolcpus=managed_irq,{}", machine.isolation.managed_irq.union(&preparable(shield)))
+    format!(
+        "isolcpus=managed_irq,{}",
+        machine.isolation.managed_irq.union(&preparable(machine, shield))
+    )
 }
 
 /// Names of the files of an interrupt's affinity, as a list and as a mask.

@@ -1,6 +1,6 @@
 //! `mce-check-interval`: stops polling for corrected hardware errors. Pure.
 
-use super::setting::{FileSetting, always, anywhere};
+use super::setting::{FileSetting, anywhere, on_by_default};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -29,7 +29,7 @@ arch/x86/kernel/cpu/mce/core.c (6.12); Documentation/ABI/testing/sysfs-mce.",
     removes: &[Cause::Timer, Cause::MachineCheck],
     culprits: &[CulpritPattern::Function("mce_timer")],
     risk: Risk::Low,
-    optional: always,
+    optional: on_by_default,
     disturbs: Some(MachineWideEffect::CallsCpus),
     applies: anywhere,
 };

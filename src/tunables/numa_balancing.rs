@@ -1,6 +1,6 @@
 //! `numa-balancing`: stops hinting faults and page migration. Pure.
 
-use super::setting::{FileSetting, PATCHES, always};
+use super::setting::{FileSetting, PATCHES, on_by_default};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
@@ -30,7 +30,7 @@ kernel/sched/fair.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
     removes: &[Cause::PageFault],
     culprits: &[],
     risk: Risk::Low,
-    optional: always,
+    optional: on_by_default,
     disturbs: PATCHES,
     applies: has_several_nodes,
 };

@@ -1,6 +1,6 @@
 //! `rcu-normal`: avoids expedited grace periods, which interrupt every busy CPU. Pure.
 
-use super::setting::{FileSetting, always, anywhere};
+use super::setting::{FileSetting, anywhere, on_by_default};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -34,7 +34,7 @@ kernel/sched/membarrier.c (6.12); Documentation/RCU/Design/Expedited-Grace-Perio
         CulpritPattern::Kthread("rcu_exp"),
     ],
     risk: Risk::Low,
-    optional: always,
+    optional: on_by_default,
     disturbs: None,
     applies: anywhere,
 };

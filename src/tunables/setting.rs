@@ -37,8 +37,8 @@ pub(super) struct FileSetting {
 /// every CPU (`text_poke_sync()`, arch/x86/kernel/alternative.c, 6.12).
 pub(super) const PATCHES: Option<MachineWideEffect> = Some(MachineWideEffect::PatchesKernel);
 
-/// For settings that suit every workload.
-pub(super) fn always(_workload: Workload) -> Option<OffReason> {
+/// For settings that are on for every workload.
+pub(super) fn on_by_default(_workload: Workload) -> Option<OffReason> {
     None
 }
 

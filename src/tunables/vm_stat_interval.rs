@@ -1,6 +1,6 @@
 //! `vm-stat-interval`: makes the per-CPU update of memory statistics rare. Pure.
 
-use super::setting::{FileSetting, always, check_shorter};
+use super::setting::{FileSetting, check_shorter, on_by_default};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -36,7 +36,7 @@ Documentation/admin-guide/sysctl/vm.rst.",
         CulpritPattern::Function("vmstat_shepherd"),
     ],
     risk: Risk::Low,
-    optional: always,
+    optional: on_by_default,
     disturbs: None,
     applies: |machine| check_shorter(machine, FILE, 3600),
 };

@@ -47,7 +47,7 @@ pub(super) fn work_on_journal(
 
 /// All CPUs of these shields.
 pub(super) fn cpus_of(shields: &[Shield]) -> CpuSet {
-    shields.iter().fold(CpuSet::new(), |all, shield| all.union(&shield.cpus))
+    shields.iter().map(|shield| &shield.cpus).collect()
 }
 
 /// The active shields, whole or incomplete, without their steps. A normal user, who cannot read the
@@ -97,7 +97,7 @@ pub fn refuse_active(host: &Host, store: &Store, hint: &str) -> Result<(), Failu
     if plans.is_empty() {
         return Ok(());
     }
-    let cpus = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    let cpus: CpuSet = plans.iter().map(|plan| &plan.shield.cpus).collect();
     Err(Failure::machine(format!("CPU {cpus} is already shielded")).hint(hint))
 }
 

@@ -37,7 +37,7 @@ pub(super) fn names_of(machine: &Machine) -> CpuNames {
     CpuNames {
         all: machine.topology.present.union(&machine.topology.online),
         active: machine.topology.online.clone(),
-        isolated: isolated.fold(CpuSet::new(), |all, cpus| all.union(cpus)),
+        isolated: isolated.collect(),
     }
 }
 

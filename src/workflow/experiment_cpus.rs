@@ -193,7 +193,7 @@ fn no_cpus(
         let failure = at_row(matrix, index, file, Failure::usage(why))
             .hint(format!("measure this row on the CPUs of another row: cpus = \"{first}\""))
             .hint("or set cpus at the top of the file, for all rows without their own");
-        let all = named_in_rows.fold(CpuSet::new(), |all, cpus| all.union(cpus));
+        let all: CpuSet = named_in_rows.collect();
         return match all == *first {
             true => failure,
             false => failure.hint(format!(

@@ -32,7 +32,7 @@ pub fn ban_from_irqbalance(work: &WorkContext<'_>) -> Result<(), Failure> {
         ui.status("irqbalance is not running");
         return Ok(());
     }
-    let shielded = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    let shielded: CpuSet = plans.iter().map(|plan| &plan.shield.cpus).collect();
     for plan in plans {
         let machine = survey_shielded(host, store, &plan);
         let done = outcomes(host, store)?;

@@ -102,9 +102,8 @@ pub(super) fn live_setup(
     request: &LiveRequest,
     places: &[ShieldPlacement],
 ) -> LiveSetup {
-    let union = |all: CpuSet, cpus: &CpuSet| all.union(cpus);
-    let idle = places.iter().map(|place| &place.idle).fold(CpuSet::new(), union);
-    let in_shield = places.iter().map(|place| &place.cpus).fold(idle.clone(), union);
+    let idle: CpuSet = places.iter().map(|place| &place.idle).collect();
+    let in_shield: CpuSet = places.iter().map(|place| &place.cpus).chain([&idle]).collect();
     let watched = request.cpus.clone().unwrap_or(in_shield);
     let shielded = watched.intersection(&read_cpu_list(host, "online"));
     let at_boot = read_cpu_list(host, "isolated").union(&read_cpu_list(host, "nohz_full"));

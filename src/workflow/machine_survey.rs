@@ -101,7 +101,7 @@ pub fn survey_shielded(host: &Host, store: &Store, plan: &Plan) -> Machine {
 }
 
 fn survey_with_plans(host: &Host, store: &Store, plans: &[Plan]) -> Machine {
-    let shielded = plans.iter().fold(CpuSet::new(), |all, plan| all.union(&plan.shield.cpus));
+    let shielded: CpuSet = plans.iter().map(|plan| &plan.shield.cpus).collect();
     let mut machine = survey_with_shield(host, &tunables::reads(), &shielded);
     // Without outcomes in the journal, the plan is all that is known.
     let outcomes = apply::outcomes(host, store).unwrap_or_default();

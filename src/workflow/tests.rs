@@ -12,7 +12,7 @@ use super::watch_target::WatchTarget;
 use crate::live::{CpuRole, LiveFrame};
 use crate::policy::DisturbanceConsent;
 use crate::ui::{OutputFormat, StatusLines, Ui};
-use cpushield_linux::{CpuSet, EventLog};
+use cpushield_linux::{CpuSet, EventLog, TaskId};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ fn a_watchdog_undoes_only_its_own_shield() {
     let (shields, ui) = (TwoShields::new("watchdog"), quiet());
     let work = shields.open(&ui, None);
     // No process has this number (PID_MAX_LIMIT, include/linux/threads.h, 6.12).
-    guard(&work, 1 << 22, "a").unwrap();
+    guard(&work, TaskId { tid: 1 << 22, started: 0 }, "a").unwrap();
     let left = known_shields(&work.host, &work.store).unwrap();
     let left: Vec<&str> = left.iter().map(|shield| shield.name.as_str()).collect();
     assert_eq!(left, ["b"]);

@@ -3,7 +3,9 @@
 
 use super::{WorkContext, active_shields};
 use crate::failure::Failure;
-use cpushield_linux::{Error, Operation, processes::process, trace::tracefs};
+use cpushield_linux::{
+    Error, Host, Operation, ProcessHandle, TaskId, processes::process, trace::tracefs,
+};
 use std::process::Child;
 use std::time::Duration;
 
@@ -29,10 +31,13 @@ impl UndoWatchdog {
     /// The process cannot be started.
     pub fn start(work: &WorkContext<'_>, shield: &str) -> Result<UndoWatchdog, Failure> {
         let state = work.state_dir.display().to_string();
-        let pid = std::process::id().to_string();
-        process::spawn_self(&[HIDDEN, "--state", &state, &pid, shield])
+        let pid = std::process::id();
+        let failed = |e| Error::io(Operation::Call, "the watchdog process", e);
+        let task = i32::try_from(pid).map_err(|e| failed(std::io::Error::other(e)))?;
+        let started = Host::live().task(task, task)?.id.started.to_string();
+        process::spawn_self(&[HIDDEN, "--state", &state, &pid.to_string(), &started, shield])
             .map(|child| UndoWatchdog { child })
-            .map_err(|e| Error::io(Operation::Call, "the watchdog process", e).into())
+            .map_err(|e| failed(e).into())
     }
 
     /// Stops the watchdog, because every change was undone normally.
@@ -43,14 +48,19 @@ impl UndoWatchdog {
     }
 }
 
-/// Waits until this process ends, then undoes its temporary shield of this name.
+/// How long to wait at a time.
+const WAIT: Duration = Duration::from_secs(60);
+
+/// Waits until this process ends, then undoes its temporary shield of this name. Another process
+/// that has its number later is not waited for.
 ///
 /// # Errors
 /// The process cannot be waited for, or undo failed.
-pub fn guard(work: &WorkContext<'_>, pid: i32, shield: &str) -> Result<(), Failure> {
-    while !process::wait_for_end(pid, Duration::from_secs(60))
-        .map_err(|e| Error::io(Operation::Call, &format!("/proc/{pid}"), e))?
-    {}
+pub fn guard(work: &WorkContext<'_>, watched: TaskId, shield: &str) -> Result<(), Failure> {
+    let failed = |e| Error::io(Operation::Call, &format!("/proc/{}", watched.tid), e);
+    if let Some(handle) = ProcessHandle::watch(watched).map_err(failed)? {
+        while !handle.wait_for_end(WAIT).map_err(failed)? {}
+    }
     let WorkContext { host, store, .. } = work;
     // Undo would show this note to the user, but the watchdog has no output.
     let _ = crate::latency::restore_tracer_settings(host, store);

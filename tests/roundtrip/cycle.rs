@@ -148,3 +148,17 @@ fn a_cpu_that_is_the_whole_of_a_v1_cpuset_stays_online() {
     );
     assert_eq!(host.writes(), 0);
 }
+
+#[test]
+fn a_cpu_that_another_process_took_offline_before_its_cycle_stays_offline() {
+    let bench = Bench::of(&machine());
+    let mut plan = plan();
+    let (cycle, mut other) = (plan.steps[1].clone(), plan.steps[1].clone());
+    other.change = Change::MakeDir { path: "/sys/fs/cgroup/cpushield".to_owned() };
+    plan.steps = vec![plan.steps[0].clone(), other, cycle];
+    bench.apply(&bench.host().failing(InjectedFault::Stop { at: 0 }), &plan).unwrap_err();
+    let online = "/sys/devices/system/cpu/cpu3/online";
+    bench.host().write(online, "0").unwrap();
+    apply::undo(&bench.host(), &bench.store(), None).unwrap();
+    assert_eq!(bench.host().read_line(online).unwrap(), "0");
+}

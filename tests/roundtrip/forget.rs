@@ -5,7 +5,7 @@ use crate::bench::{Bench, disturbed_writes, same};
 use crate::many_shields::{NAMES, machines, same_apart_from_irq_threads};
 use crate::status::cpushield;
 use crate::trees;
-use cpushield::apply::{self, UndoError, UnrestoredChanges};
+use cpushield::apply::{self, ShieldNote, UndoError, UnrestoredChanges};
 use cpushield::run::{self, CpuAssignment, ShieldPlacement};
 use cpushield_linux::InjectedFault;
 use std::path::Path;
@@ -89,4 +89,33 @@ fn undo_releases_programs_although_another_process_holds_the_lock_at_first() {
     });
     assert_eq!(undone.status.code(), Some(0), "{undone:?}");
     same(&before, &bench.tree(), "undone");
+}
+
+#[test]
+fn what_cannot_be_forgotten_on_a_full_disk_is_reported_and_undone_later() {
+    let machines = machines(2);
+    let machine = &machines[0];
+    let bench = machine.with_shields(&[0, 1]);
+    let host = bench.host();
+    apply::undo(&host, &bench.store(), Some(NAMES[0])).unwrap();
+    let only_b = bench.tree();
+    for at in disturbed_writes(host.writes()) {
+        let when = format!("refused at {at}");
+        let bench = machine.with_shields(&[0, 1]);
+        let host = bench.host().failing(InjectedFault::Refuse { at, errno: 5 });
+        let full = bench.store().with_room_for(0);
+        let forget = UnrestoredChanges::Forget;
+        let undone = apply::undo_with(&host, &full, Some(NAMES[0]), forget).unwrap();
+        if undone.is_complete() {
+            continue;
+        }
+        let stays = |note: &ShieldNote| matches!(note, ShieldNote::JournalStays { .. });
+        assert!(undone.notes.iter().any(stays), "{when}: {undone:#?}");
+        assert_eq!(active(&bench), ["a", "b"], "{when}");
+        let undone = apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
+        assert!(undone.is_complete(), "{when}: {undone:#?}");
+        same_apart_from_irq_threads(only_b, bench.tree(), &when);
+        return;
+    }
+    panic!("each refused write was made by a later step");
 }

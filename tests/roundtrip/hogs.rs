@@ -6,7 +6,7 @@ use cpushield::apply::{self, AppliedPlan, ApplyError, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{self, CpuAssignment, ShieldPlacement};
-use cpushield_linux::{CpuSet, InjectedFault, SchedPolicy, TaskId};
+use cpushield_linux::{CpuSet, InjectedFault, SchedPolicy};
 
 const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
@@ -276,13 +276,8 @@ fn a_group_with_its_own_memory_is_left_by_an_undo_until_the_busy_program_ends() 
 #[test]
 fn nothing_starts_while_rcu_cannot_complete() {
     let bench = Bench::of(&busy("50000000"));
-    let rcu = TaskId { tid: RCU, started: 160 };
-    let above = Change::Scheduling {
-        task: TaskId { tid: SPIN, started: 3000 },
-        comm: "spin".to_owned(),
-        policy: SchedPolicy::Fifo { priority: 60 },
-    };
-    bench.apply(&bench.host(), &plan(vec![above])).unwrap();
+    bench.apply(&bench.host(), &plan(vec![])).unwrap();
+    bench.host().set_scheduling(SPIN, SchedPolicy::Fifo { priority: 60 }).unwrap();
     let host = bench.host();
     match apply::undo(&host, &bench.store(), None).unwrap_err() {
         UndoError::Hog(hog) => {
@@ -294,9 +289,9 @@ fn nothing_starts_while_rcu_cannot_complete() {
     }
     assert_eq!(host.writes(), 0);
     assert!(bench.journal().exists());
-    bench.host().set_scheduling(rcu.tid, SchedPolicy::Fifo { priority: 61 }).unwrap();
+    bench.host().set_scheduling(RCU, SchedPolicy::Fifo { priority: 61 }).unwrap();
     assert!(apply::undo(&bench.host(), &bench.store(), None).unwrap().is_complete());
-    bench.host().set_scheduling(rcu.tid, SchedPolicy::Fifo { priority: 1 }).unwrap();
+    bench.host().set_scheduling(RCU, SchedPolicy::Fifo { priority: 1 }).unwrap();
     let host = bench.host();
     let error = bench.apply(&host, &plan(steps())).unwrap_err();
     assert!(matches!(&error, ApplyError::Hog(_)), "{error}");

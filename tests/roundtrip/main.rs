@@ -309,7 +309,7 @@ fn a_partition_that_the_kernel_calls_invalid_ends_apply_with_the_reason() {
 /// record their arguments and do nothing.
 fn script(plan: &Plan, root: &Path, calls: &Path) -> String {
     let mut script = String::from("set -u\n");
-    for program in ["taskset", "chrt", "systemctl", "socat"] {
+    for program in ["taskset", "systemctl", "socat"] {
         let calls = calls.display();
         script.push_str(&format!("{program}() {{ echo \"{program} $*\" >> {calls}; }}\n"));
     }
@@ -389,9 +389,6 @@ fn the_commands_of_a_dry_run_do_what_apply_does() {
                 }
                 Change::Affinity { task, .. } => {
                     assert!(calls.contains(&format!("taskset -pc 0-2 {}", task.tid)), "{name}");
-                }
-                Change::Scheduling { task, .. } => {
-                    assert!(calls.contains(&format!("chrt -f -p 2 {}", task.tid)), "{name}");
                 }
                 Change::Slice { unit, .. } => {
                     assert!(calls.contains(&format!("systemctl start {unit}")), "{name}");

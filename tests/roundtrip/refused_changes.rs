@@ -2,7 +2,8 @@
 //! that has waited in vain for the change of another process.
 
 use crate::bench::{Bench, Tree, same};
-use crate::many_shields::{NAMES, machines};
+use crate::many_shields::{NAMES, machines, plan_shield};
+use cpushield::apply::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::policy::Siblings;
 use cpushield::survey::survey;
@@ -10,7 +11,7 @@ use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source};
 use cpushield::workflow::shield_options::ShieldOptions;
-use cpushield_linux::CpuSet;
+use cpushield_linux::{CpuSet, InjectedFault};
 use std::fs;
 
 /// Applies a request as `cpushield apply --shield NAME --cpus LIST` does.
@@ -59,7 +60,7 @@ fn a_change_that_would_leave_no_housekeeping_cpu_is_refused() {
     }
 }
 
-/// It waits for 10 seconds.
+/// It waits for 15 seconds.
 #[test]
 fn apply_names_the_process_whose_change_it_has_waited_for() {
     let machine = &machines(2)[0];
@@ -74,4 +75,17 @@ fn apply_names_the_process_whose_change_it_has_waited_for() {
     same_state(&before, &bench, "refused");
     drop(lock);
     apply(&bench, NAMES[1], &machine.cpus[1]).unwrap();
+}
+
+#[test]
+fn a_second_apply_that_was_interrupted_is_named_so() {
+    let machine = &machines(2)[0];
+    let bench = machine.with_shields(&[0]);
+    let plan = plan_shield(&bench, NAMES[1], Some(&machine.cpus[1])).unwrap();
+    bench.apply(&bench.host().failing(InjectedFault::Stop { at: 0 }), &plan).unwrap_err();
+    let ShieldPresence::Part(_, unfinished) = find_shield(&bench.host(), &bench.store()).unwrap()
+    else {
+        panic!("the shield is complete")
+    };
+    assert_eq!(unfinished, UnfinishedWork::Interrupted { work: ShieldWork::Apply });
 }

@@ -4,7 +4,7 @@ use super::bench::Tree;
 use cpushield::change::{Change, EffectTime, Risk, ValueComparison};
 use cpushield::plan::{Plan, Shield, Step};
 use cpushield::policy::Workload;
-use cpushield_linux::{CpuSet, SchedPolicy, TaskId};
+use cpushield_linux::{CpuSet, TaskId};
 use std::collections::BTreeMap;
 
 /// A task of a synthetic machine: number, name, flags of `stat`, CPUs.
@@ -215,11 +215,6 @@ fn wished() -> Vec<Change> {
         affinity(2, "kthreadd"),
         affinity(40, "kauditd"),
         affinity(201, "spread"),
-        Change::Scheduling {
-            task: task(15),
-            comm: "ksoftirqd/3".to_owned(),
-            policy: SchedPolicy::Fifo { priority: 2 },
-        },
         Change::BanFromIrqbalance { cpus: CpuSet::single(3) },
         write("/proc/irq/default_smp_affinity", "7", ValueComparison::Mask),
         write("/proc/irq/27/smp_affinity_list", "0-2", ValueComparison::List),

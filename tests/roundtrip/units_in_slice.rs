@@ -4,7 +4,7 @@
 use crate::bench::{Bench, Tree, same};
 use crate::operators::put_process;
 use crate::trees::{Task, machines};
-use cpushield::apply::{self, StepNote};
+use cpushield::apply::{self, ApplyError, StepNote};
 use cpushield::plan::Plan;
 use std::fs;
 
@@ -70,4 +70,31 @@ fn a_unit_stays_in_the_slice_which_loses_its_limits_and_is_taken_over_by_the_nex
     apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(!bench.host().exists(SLICE));
     same(&before, &without_slice(bench.tree()), "after the unit has ended");
+}
+
+#[test]
+fn a_slice_that_cannot_be_removed_after_a_failed_start_is_removed_by_a_later_undo() {
+    let (_, tree, plan) = machines().into_iter().find(|(name, ..)| *name == "systemd").unwrap();
+    let bench = Bench::of(&tree);
+    let before = bench.tree();
+    let errors = bench.scratch.0.join("root/errors.tsv");
+    let kept = fs::read_to_string(&errors).unwrap();
+    let calls =
+        ["start", "stop"].map(|verb| format!("call\tsystemctl {verb} cpushield.slice\tEIO\n"));
+    fs::write(&errors, format!("{kept}{}", calls.concat())).unwrap();
+    match bench.apply(&bench.host(), &plan).unwrap_err() {
+        ApplyError::Failed { subject, refusal, undone, .. } => {
+            let reason = "EIO: Input/output error";
+            assert_eq!((subject.as_str(), refusal.reason.as_str()), ("cpushield.slice", reason));
+            let undone = undone.unwrap();
+            let failed: Vec<&str> = undone.failed().map(|step| step.subject.as_str()).collect();
+            assert_eq!(failed, ["cpushield.slice"], "{undone:#?}");
+        }
+        error => panic!("{error}"),
+    }
+    fs::write(&errors, kept).unwrap();
+    let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
+    assert!(undone.is_complete(), "{undone:#?}");
+    same(&before, &bench.tree(), "after the second undo");
+    bench.apply(&bench.host(), &plan).unwrap();
 }

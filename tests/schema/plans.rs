@@ -17,7 +17,7 @@ use cpushield::survey::other_tools::{
     OtherTool, SettingTarget, ToolSetting, UnknownValue, read_setup,
 };
 use cpushield::survey::survey;
-use cpushield_linux::{CpuSet, Host, SchedPolicy, TaskId};
+use cpushield_linux::{CpuSet, Host, TaskId};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -26,19 +26,8 @@ fn whole_plan(plan: &Value) -> Plan {
     let mut plan: Plan = serde_json::from_value(plan.clone()).unwrap();
     let cpus = CpuSet::single(1);
     let task = TaskId { tid: 12, started: 34 };
-    let policies = [
-        SchedPolicy::Other { nice: 0 },
-        SchedPolicy::Batch { nice: 0 },
-        SchedPolicy::Idle,
-        SchedPolicy::Fifo { priority: 1 },
-        SchedPolicy::Rr { priority: 1 },
-        SchedPolicy::Deadline { runtime_ns: 1, deadline_ns: 2, period_ns: 3 },
-        SchedPolicy::Unknown { number: 7 },
-    ];
-    let comm = || "task".to_owned();
-    let scheduling = policies.map(|policy| Change::Scheduling { task, comm: comm(), policy });
     let others = [
-        Change::Affinity { task, comm: comm(), cpus: cpus.clone() },
+        Change::Affinity { task, comm: "task".to_owned(), cpus: cpus.clone() },
         Change::MoveTasks { from: "/a".to_owned(), to: "/b".to_owned() },
         Change::KeepAffinities,
         Change::BanFromIrqbalance { cpus: cpus.clone() },
@@ -48,8 +37,7 @@ fn whole_plan(plan: &Value) -> Plan {
         Change::OfflineSibling { cpu: 1, sibling: 0 },
     ];
     let first = plan.steps[0].clone();
-    let steps = scheduling.into_iter().chain(others);
-    plan.steps.extend(steps.map(|change| Step { change, ..first.clone() }));
+    plan.steps.extend(others.map(|change| Step { change, ..first.clone() }));
     let answer = "EIO".to_owned();
     plan.immovable.push(Immovable {
         what: ImmovableThing::Irq { irq: 1, actions: String::new() },

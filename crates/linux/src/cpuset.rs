@@ -311,6 +311,13 @@ impl FromIterator<usize> for CpuSet {
     }
 }
 
+/// The union of sets.
+impl<'a> FromIterator<&'a CpuSet> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = &'a CpuSet>>(sets: I) -> CpuSet {
+        sets.into_iter().fold(CpuSet::new(), |all, set| all.union(set))
+    }
+}
+
 /// The list format, as `%*pbl` of the kernel prints it: `0-2,5`. The empty set is empty text.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

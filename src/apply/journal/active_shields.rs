@@ -149,20 +149,20 @@ impl ApplyJournal {
     pub fn cpus_of_versions(&self, name: &str) -> CpuSet {
         let shields = self.shields.iter().map(|live| &live.plan.shield);
         let versions = shields.filter(|shield| common_name(&shield.name) == name);
-        versions.fold(CpuSet::new(), |all, version| all.union(&version.cpus))
+        versions.map(|version| &version.cpus).collect()
     }
 
     /// The shielded CPUs of all active shields except one.
     #[must_use]
     pub fn cpus_of_others(&self, name: &str) -> CpuSet {
         let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
-        others.fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
+        others.map(|live| &live.plan.shield.cpus).collect()
     }
 
     /// The shielded CPUs of all active shields.
     #[must_use]
     pub fn shielded_cpus(&self) -> CpuSet {
-        self.shields.iter().fold(CpuSet::new(), |all, live| all.union(&live.plan.shield.cpus))
+        self.shields.iter().map(|live| &live.plan.shield.cpus).collect()
     }
 
     /// An active shield. Its housekeeping CPUs are in no shield.

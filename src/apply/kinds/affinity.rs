@@ -28,7 +28,10 @@ impl ChangeKind for TaskAffinity<'_> {
             return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
         }
         host.set_affinity(self.task.tid, self.cpus)?;
-        let left = host.online_affinity(self.task.tid)?;
+        let left = match host.online_affinity(self.task.tid) {
+            Err(error) => return PerformedChange::unknown_result(error, self.cpus.to_string()),
+            Ok(left) => left,
+        };
         if left.is_subset(self.cpus) {
             Ok(PerformedChange::changed(left.to_string()))
         } else {

@@ -13,6 +13,7 @@ use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::{CpuSet, Host, Result};
+use std::borrow::Cow;
 
 /// The text of the file `online` when the CPU is online.
 const ONLINE: &str = "1";
@@ -77,9 +78,7 @@ impl ChangeKind for CpuCycle {
     ) -> Result<RevertedChange> {
         let CpuCycle { cpu } = *self;
         let OriginalState::Files { files } = was else { return Ok(NOTHING) };
-        // The CPU may have been taken offline if its step is the first without an outcome.
-        let may_have_begun = shield.first_unfinished == Some(&Change::CycleCpu { cpu });
-        if is_finished(done) || (done.is_none() && !may_have_begun) {
+        if !self.is_to_be_completed(shield, done) {
             return Ok(NOTHING);
         }
         if let Some(reason) = bring_online(host, cpu)? {
@@ -102,8 +101,13 @@ impl ChangeKind for CpuCycle {
 
     /// Brings a CPU online that was left offline: until then, masks with only such a CPU are
     /// refused.
-    fn prepare_revert(&self, host: &Host, done: Option<&StepDone>) -> Result<()> {
-        if !is_finished(done) {
+    fn prepare_revert(
+        &self,
+        host: &Host,
+        shield: &ShieldChanges<'_>,
+        done: Option<&StepDone>,
+    ) -> Result<()> {
+        if self.is_to_be_completed(shield, done) {
             bring_online(host, self.cpu)?;
         }
         Ok(())
@@ -112,7 +116,7 @@ impl ChangeKind for CpuCycle {
     /// The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in
     /// kernel/cpu.c, 6.6).
     fn waits_for(&self, host: &Host) -> Option<CpuSet> {
-        host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok()
+        host.online_cpus().ok()
     }
 
     /// Only the journal has the contents of the CPU's files.
@@ -120,8 +124,18 @@ impl ChangeKind for CpuCycle {
         true
     }
 
-    fn hint(&self, _: RefusalKind) -> Option<&'static str> {
-        Some("`dmesg` shows why; `cpushield undo` tries again")
+    fn hint(&self, _: RefusalKind) -> Option<Cow<'static, str>> {
+        Some("`dmesg` shows why; `cpushield undo` tries again".into())
+    }
+}
+
+impl CpuCycle {
+    /// Whether the CPU may be offline because of this step, or files of it may not be restored.
+    fn is_to_be_completed(&self, shield: &ShieldChanges<'_>, done: Option<&StepDone>) -> bool {
+        let CpuCycle { cpu } = *self;
+        // The CPU may have been taken offline if its step is the first without an outcome.
+        let may_have_begun = || shield.first_unfinished == Some(&Change::CycleCpu { cpu });
+        !is_finished(done) && (done.is_some() || may_have_begun())
     }
 }
 

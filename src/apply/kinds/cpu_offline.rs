@@ -15,6 +15,7 @@ use super::super::original::OriginalState;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
 use cpushield_linux::{CpuSet, Host, Result};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The content of the file of a CPU that is offline.
@@ -131,7 +132,7 @@ impl ChangeKind for SiblingOffline {
     fn waits_for(&self, host: &Host) -> Option<CpuSet> {
         match host.read_line(&online_file(self.cpu)) {
             Ok(now) if now == OFFLINE => None,
-            _ => host.read_line("/sys/devices/system/cpu/online").ok()?.parse().ok(),
+            _ => host.online_cpus().ok(),
         }
     }
 
@@ -140,8 +141,8 @@ impl ChangeKind for SiblingOffline {
         true
     }
 
-    fn hint(&self, _: RefusalKind) -> Option<&'static str> {
-        Some("`dmesg` shows why; to leave the sibling online: --siblings idle")
+    fn hint(&self, _: RefusalKind) -> Option<Cow<'static, str>> {
+        Some("`dmesg` shows why; to leave the sibling online: --siblings idle".into())
     }
 
     fn find_drift(&self, host: &Host, left: Option<&str>) -> Option<DriftedValue> {

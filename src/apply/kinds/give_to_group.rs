@@ -30,9 +30,11 @@ impl GroupAccess<'_> {
         let Some(original) = parse(text) else { return Ok(NOTHING) };
         let now = host.access(self.path)?;
         if now == original {
-            return Ok(if done.is_some() { ChangeFate::Restored.into() } else { NOTHING });
+            return Ok(RevertedChange::already_original(done));
         }
-        if now != self.wanted(original) {
+        // An apply that failed may have set only the owner.
+        let left = done.and_then(|done| done.left.as_deref());
+        if now != self.wanted(original) && left != Some(&show(now)) {
             let (now, ours) = (show(now), show(self.wanted(original)));
             return Ok(ChangeFate::Drifted { now, ours, original: text.to_owned() }.into());
         }
@@ -57,7 +59,10 @@ impl ChangeKind for GroupAccess<'_> {
             Err(error) if error.is_stop() => return Err(error),
             Err(error) => Refusal::from(&error),
             Ok(()) => {
-                let left = host.access(self.path)?;
+                let left = match host.access(self.path) {
+                    Err(error) => return PerformedChange::unknown_result(error, show(wanted)),
+                    Ok(left) => left,
+                };
                 if left == wanted {
                     return Ok(PerformedChange::changed(show(left)));
                 }
@@ -68,10 +73,13 @@ impl ChangeKind for GroupAccess<'_> {
         // The owner may be set although the mode was refused.
         match host.set_access(self.path, before) {
             Ok(()) => Ok(PerformedChange::refused_by(refusal)),
-            Err(error) if error.is_stop() => Err(error),
-            Err(_) if host.access(self.path)? == before => Ok(PerformedChange::refused_by(refusal)),
+            Err(error) if error.is_stop() || error.is_absent() => Err(error),
             Err(error) => {
-                let left = show(host.access(self.path)?);
+                let left = host.access(self.path).ok();
+                if left == Some(before) {
+                    return Ok(PerformedChange::refused_by(refusal));
+                }
+                let left = left.map(show);
                 Ok(PerformedChange::original_lost(refusal, show(before), &error, left))
             }
         }

@@ -9,7 +9,6 @@ mod irqbalance_ban;
 mod keep_affinities;
 mod make_dir;
 mod move_tasks;
-mod scheduling;
 mod slice;
 mod write;
 
@@ -28,9 +27,6 @@ pub fn kind_of(change: &Change) -> Box<dyn ChangeKind + '_> {
         Change::MakeDir { path } => Box::new(make_dir::NewDirectory { path }),
         Change::Affinity { task, comm, cpus } => {
             Box::new(affinity::TaskAffinity { task: *task, comm, cpus })
-        }
-        Change::Scheduling { task, policy, .. } => {
-            Box::new(scheduling::TaskScheduling { task: *task, policy: *policy })
         }
         Change::MoveTasks { from, to } => Box::new(move_tasks::TaskMove { from, to }),
         Change::KeepAffinities => Box::new(keep_affinities::KeptAffinities),

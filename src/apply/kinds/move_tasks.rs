@@ -10,6 +10,7 @@ use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use cpushield_linux::{Error, Host, Result, TaskId};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The directories of the cgroup that tasks leave, and of the one that they join.
@@ -29,7 +30,12 @@ impl ChangeKind for TaskMove<'_> {
         if !host.exists(to) {
             return Err(Error::absent(to));
         }
-        let moved = moves::move_all(host, from, to, &BTreeSet::new())?;
+        // A later error may come after the first task was moved.
+        moves::read_numbers(host, from)?;
+        let moved = match moves::move_all(host, from, to, &BTreeSet::new()) {
+            Err(error) => return PerformedChange::unknown_result(error, format!("tasks in {to}")),
+            Ok(moved) => moved,
+        };
         let outcome = match moves::failure(&moved) {
             Some(Refusal { kind, reason }) if moved.moved == 0 => {
                 Outcome::Refused { kind: *kind, reason: reason.clone() }
@@ -75,8 +81,8 @@ impl ChangeKind for TaskMove<'_> {
         Some(Change::MoveTasks { from: self.from.to_owned(), to: self.to.to_owned() })
     }
 
-    fn hint(&self, kind: RefusalKind) -> Option<&'static str> {
+    fn hint(&self, kind: RefusalKind) -> Option<Cow<'static, str>> {
         (kind == RefusalKind::NoSpace)
-            .then_some("the destination cpuset has no CPUs or no memory nodes")
+            .then_some("the destination cpuset has no CPUs or no memory nodes".into())
     }
 }

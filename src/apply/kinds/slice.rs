@@ -14,8 +14,9 @@ use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
 use super::super::step_note::StepNote;
 use super::super::step_result::{ChangeFate, StepDone};
-use crate::change::{Outcome, RefusalKind, ValueComparison, slice_properties};
+use crate::change::{Outcome, Refusal, RefusalKind, ValueComparison, slice_properties};
 use cpushield_linux::{CpuSet, Host, Result};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -81,12 +82,17 @@ impl ChangeKind for ShieldSlice<'_> {
         // An active shield has the slice, or units are in it. Stopping it would kill its programs.
         let is_in_use = host.exists(&dir(unit));
         let is_taken_over = is_in_use && has_no_limits(host, &dir(unit));
-        host.systemctl(&request)?;
-        let started = host.systemctl(&["start", unit]).and_then(|()| {
+        let requested = match host.systemctl(&request) {
+            // There is no `systemctl`.
+            Err(error) if error.is_absent() => return Err(error),
+            answer => answer,
+        };
+        let started = requested.and_then(|()| {
+            host.systemctl(&["start", unit])?;
             let shown = read_cpus(host, unit, cpus)?;
             Ok((!ValueComparison::List.same(&shown, &cpus.to_string())).then_some(shown))
         });
-        let reason = match started {
+        let refusal = match started {
             Ok(None) => {
                 let note = self.note_of_mems(host);
                 return Ok(PerformedChange {
@@ -95,15 +101,32 @@ impl ChangeKind for ShieldSlice<'_> {
                 });
             }
             Err(error) if error.is_stop() => return Err(error),
-            Ok(Some(shown)) => format!("systemd gave the slice the CPUs {shown:?}"),
-            Err(error) => error.reason(),
+            Ok(Some(shown)) => {
+                let reason = format!("systemd gave the slice the CPUs {shown:?}");
+                Refusal { kind: RefusalKind::Other, reason }
+            }
+            // Also after an error, systemd may have done what was requested, or do it later.
+            Err(error) => Refusal::from(&error),
         };
-        if is_taken_over {
-            remove_limits(host, unit)?;
-        } else if !is_in_use {
-            stop_and_forget(host, unit)?;
+        let removed = match (is_taken_over, is_in_use) {
+            (true, _) => remove_limits(host, unit),
+            (false, false) => stop_and_forget(host, unit),
+            (false, true) => Ok(()),
+        };
+        match removed {
+            Ok(()) => Ok(PerformedChange::refused_by(refusal)),
+            Err(error) if error.is_stop() => Err(error),
+            Err(error) => {
+                let (slice, reason) = (unit.to_owned(), refusal.reason.clone());
+                let answer = error.reason();
+                let note = StepNote::SliceRemains { slice, refusal: reason, answer };
+                Ok(PerformedChange {
+                    note: Some(note),
+                    failure: Some(refusal),
+                    ..PerformedChange::with_outcome(Outcome::Changed)
+                })
+            }
         }
-        Ok(PerformedChange::refused(reason))
     }
 
     fn revert(
@@ -136,8 +159,8 @@ impl ChangeKind for ShieldSlice<'_> {
         (*was != OriginalState::Present).then(|| dir(self.unit))
     }
 
-    fn hint(&self, _: RefusalKind) -> Option<&'static str> {
-        Some("`systemctl status cpushield.slice` may show the cause")
+    fn hint(&self, _: RefusalKind) -> Option<Cow<'static, str>> {
+        Some(format!("`systemctl status {}` may show the cause", self.unit).into())
     }
 }
 
@@ -269,9 +292,9 @@ fn restore(
         host.exists(&group) || find_unit_file(host, unit).is_some() || is_empty(host, CONTROL_DIR);
     let mut moved = MovedOut::default();
     let units = units_in(host, &group);
-    // Killed during a request to systemd: systemd may still be working on it. It handles one
-    // request after the other.
-    if exists || done.is_none() {
+    // Killed during a request to systemd, or without its answer: systemd may still be working on
+    // it. It handles one request after the other.
+    if exists || done.is_none_or(StepDone::is_unknown) {
         move_programs_out(host, &group, &units, &mut moved)?;
         if units.is_empty() {
             end_partition(host, &group)?;

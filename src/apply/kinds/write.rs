@@ -14,6 +14,7 @@ use super::super::thread_servers;
 use super::super::unbound::shown_by;
 use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
 use cpushield_linux::{CpuSet, Host, Result};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// A file, the value to write, and how the value read back is compared with it.
@@ -131,8 +132,8 @@ impl ChangeKind for FileWrite<'_> {
         self.sets_cpuset()
     }
 
-    fn hint(&self, kind: RefusalKind) -> Option<&'static str> {
-        match kind {
+    fn hint(&self, kind: RefusalKind) -> Option<Cow<'static, str>> {
+        let hint = match kind {
             RefusalKind::IsolatedAtBoot if is_partition(self.path) => Some(
                 "these CPUs are isolated by isolcpus= at boot; boot without it, or shield other \
                  CPUs; `cpushield apply` without a saved plan shields them without a partition",
@@ -147,7 +148,8 @@ impl ChangeKind for FileWrite<'_> {
                 Some("another cgroup has these CPUs; `cpushield survey` names it")
             }
             _ => None,
-        }
+        };
+        hint.map(Cow::Borrowed)
     }
 
     fn find_drift(&self, host: &Host, left: Option<&str>) -> Option<DriftedValue> {
@@ -209,7 +211,10 @@ fn write(
         }
         answer => answer?,
     }
-    let left = host.read_line(path)?;
+    let left = match host.read_line(path) {
+        Err(error) => return PerformedChange::unknown_result(error, value),
+        Ok(left) => left,
+    };
     if compare.same(&left, value) || compare.is_narrowed(&left, value) {
         return Ok(PerformedChange::changed(left));
     }
@@ -233,9 +238,9 @@ fn refuse_and_restore(
 ) -> Result<PerformedChange> {
     match restore_value(host, path, compare, before) {
         Ok(()) => Ok(PerformedChange::refused_by(refusal)),
-        Err(error) if error.is_stop() => Err(error),
+        Err(error) if error.is_stop() || error.is_absent() => Err(error),
         Err(error) => {
-            let left = host.read_line(path)?;
+            let left = host.read_line(path).ok();
             Ok(PerformedChange::original_lost(refusal, before.to_owned(), &error, left))
         }
     }
@@ -262,10 +267,13 @@ fn fall_back_to_root(
             let already = PerformedChange::with_outcome(Outcome::AlreadySo);
             return Ok(PerformedChange { note, left: Some(before.to_owned()), ..already });
         }
-        host.write(path, "root")?;
-        let fallback = host.read_line(path)?;
-        if fallback == "root" {
-            return Ok(PerformedChange { note, ..PerformedChange::changed(fallback) });
+        match host.write(path, "root").and_then(|()| host.read_line(path)) {
+            Ok(fallback) if fallback == "root" => {
+                return Ok(PerformedChange { note, ..PerformedChange::changed(fallback) });
+            }
+            Err(error) if error.is_stop() => return Err(error),
+            // The file may have the invalid `isolated`, so its value is restored as well.
+            Ok(_) | Err(_) => {}
         }
     }
     let reason = format!("the kernel reports {left:?}");
@@ -302,10 +310,9 @@ impl RestoredFile<'_> {
         shield: &ShieldChanges<'_>,
         done: Option<&StepDone>,
     ) -> Result<RevertedChange> {
-        let changed = done.is_some_and(|done| done.outcome == Outcome::Changed);
         let now = host.read_line(shown_by(host, self.path))?;
         if self.compare.is_original(&now, self.original) {
-            return Ok(if changed { ChangeFate::Restored.into() } else { NOTHING });
+            return Ok(RevertedChange::already_original(done));
         }
         if done.is_none() && self.was_set_by_other_step(shield, &now) {
             return Ok(NOTHING);

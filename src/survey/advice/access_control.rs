@@ -1,7 +1,6 @@
 //! SELinux and AppArmor, and what they could refuse.
 
-use super::{AdviceSource, SubjectReading, finding};
-use crate::survey::SurveyFinding;
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 
 /// The active security modules: `lockdown,capability,yama,apparmor` (security/inode.c, 6.12).
 const MODULES: &str = "/sys/kernel/security/lsm";
@@ -18,7 +17,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
 
 fn check_selinux(enforce: Option<&str>) -> Option<SurveyFinding> {
     (enforce == Some("1")).then(|| {
-        finding(
+        SurveyFinding::new(
             "selinux",
             "SELinux is enforcing".to_owned(),
             "it can deny a confined service the right to apply a shield, start a program in it, or \
@@ -29,7 +28,7 @@ fn check_selinux(enforce: Option<&str>) -> Option<SurveyFinding> {
 
 fn check_apparmor(active: bool) -> Option<SurveyFinding> {
     active.then(|| {
-        finding(
+        SurveyFinding::new(
             "apparmor",
             "AppArmor is active".to_owned(),
             "it confines only programs with a profile (aa-status); it may deny such a program a \

@@ -1,7 +1,6 @@
 //! The work of the text console: the blinking cursor, and blanking after a time.
 
-use super::{AdviceSource, SubjectReading, finding};
-use crate::survey::SurveyFinding;
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 
 /// Seconds until the console blanks; 0: never (drivers/tty/vt/vt.c, 6.12).
 const BLANK: &str = "/sys/module/kernel/parameters/consoleblank";
@@ -17,7 +16,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
 
 fn check_blank(text: &str) -> Option<SurveyFinding> {
     let seconds = text.parse::<u64>().ok().filter(|seconds| *seconds > 0)?;
-    Some(finding(
+    Some(SurveyFinding::new(
         "console-blank",
         format!("the console blanks after {seconds} s without a key press"),
         "blanking runs a timer and a work item once; consoleblank=0 prevents it",
@@ -26,7 +25,7 @@ fn check_blank(text: &str) -> Option<SurveyFinding> {
 
 fn check_blink(text: Option<&str>) -> Option<SurveyFinding> {
     (text == Some("1")).then(|| {
-        finding(
+        SurveyFinding::new(
             "cursor-blink",
             "the cursor of the framebuffer console blinks".to_owned(),
             "about five times a second, a work item for the cursor runs on the CPU that last wrote \

@@ -1,6 +1,6 @@
 //! EFI runtime services: calls of the kernel into the firmware, which no interrupt ends.
 
-use super::{AdviceSource, SubjectReading, finding};
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 
 const FIRMWARE: &str = "/sys/firmware";
 /// The kernel makes these devices only when it may call the firmware (`efisubsys_init()`,
@@ -18,7 +18,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     // PREEMPT_RT disables them by default, because some calls take too long
     // (CONFIG_EFI_DISABLE_RUNTIME, drivers/firmware/efi/Kconfig).
     SubjectReading::from_finding(active.then(|| {
-        finding(
+        SurveyFinding::new(
             "efi-runtime",
             "EFI runtime services are enabled".to_owned(),
             "a call to the firmware, for example to read the clock or a boot variable, can stall a \

@@ -1,6 +1,6 @@
 //! The timer of fwupd, which looks for firmware updates.
 
-use super::{AdviceSource, SubjectReading, finding};
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 
 /// Links to the timers that systemd starts.
 const WANTED: &str = "/etc/systemd/system/timers.target.wants";
@@ -15,7 +15,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let masked = host.read_link(MASK).is_ok_and(|target| target == "/dev/null");
     let enabled = host.exists(&format!("{WANTED}/fwupd-refresh.timer")) && !masked;
     SubjectReading::from_finding(enabled.then(|| {
-        finding(
+        SurveyFinding::new(
             "fwupd-refresh",
             "fwupd-refresh.timer is enabled".to_owned(),
             "on some machines it causes system management interrupts, which stop all CPUs. \

@@ -1,8 +1,7 @@
 //! Options of the running kernel that cost latency even when nothing uses them. The severity is
 //! that of Documentation/core-api/real-time/kernel-configuration.rst (Linux, 3160c8de3ae5).
 
-use super::{AdviceSource, SubjectReading, finding};
-use crate::survey::SurveyFinding;
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 
 /// An option, the name of its finding, and why it should be off. All of them have the severity
 /// "high" in the kernel's document.
@@ -42,5 +41,5 @@ fn advise(option: &str, name: &str, why: &str) -> SurveyFinding {
     let advice = format!(
         "{why}; the kernel's documentation on real-time options gives it the severity high"
     );
-    finding(name, format!("the kernel was built with {option}"), &advice)
+    SurveyFinding::new(name, format!("the kernel was built with {option}"), &advice)
 }

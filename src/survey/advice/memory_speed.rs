@@ -1,7 +1,7 @@
 //! Memory modules that run below their rated speed, according to the firmware's table. Only root
 //! may read this table.
 
-use super::{AdviceSource, SubjectReading, finding};
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 use cpushield_linux::text::dmi::{MemoryModule, memory_modules};
 
 const TABLE: &str = "/sys/firmware/dmi/tables/DMI";
@@ -19,7 +19,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let slow = speeds.iter().filter(|(rated, configured)| configured < rated);
     let slowest = slow.clone().min_by_key(|(_, configured)| configured);
     SubjectReading::from_finding(slowest.map(|(rated, configured)| {
-        finding(
+        SurveyFinding::new(
             "memory-speed",
             format!(
                 "{} of {} memory modules run below their rated speed: {configured} MT/s instead of \

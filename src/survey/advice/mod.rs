@@ -69,10 +69,6 @@ pub(super) fn read_advice(source: &AdviceSource<'_>) -> (Vec<SurveyFinding>, Vec
     (findings, unobserved)
 }
 
-fn finding(name: &str, seen: String, advice: &str) -> SurveyFinding {
-    SurveyFinding { name: name.to_owned(), seen, advice: advice.to_owned() }
-}
-
 /// The first names, and how many more there are.
 fn shorten(names: &[String]) -> String {
     const NAMES_MAX: usize = 4;

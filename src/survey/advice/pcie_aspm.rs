@@ -1,8 +1,7 @@
 //! PCIe links that save power (ASPM): the kernel's policy, and each device's link
 //! (`Documentation/ABI/testing/sysfs-bus-pci`, 6.12; since 5.5).
 
-use super::{AdviceSource, SubjectReading, finding, shorten};
-use crate::survey::SurveyFinding;
+use super::{AdviceSource, SubjectReading, SurveyFinding, shorten};
 use crate::survey::reader::SurveyReader;
 
 const POLICY: &str = "/sys/module/pcie_aspm/parameters/policy";
@@ -35,7 +34,7 @@ pub(super) fn read_links(source: &AdviceSource<'_>) -> SubjectReading {
 fn check_policy(text: &str) -> Option<SurveyFinding> {
     let policy = text.split_once('[')?.1.split_once(']')?.0;
     policy.starts_with("power").then(|| {
-        finding(
+        SurveyFinding::new(
             "pcie-aspm",
             format!("PCIe links save power (ASPM policy {policy})"),
             "a device responds later when its link sleeps; pcie_aspm.policy=performance keeps the \
@@ -58,7 +57,7 @@ fn check_links(r: &SurveyReader<'_>) -> Option<SurveyFinding> {
     });
     let devices: Vec<String> = devices.collect();
     (!devices.is_empty()).then(|| {
-        finding(
+        SurveyFinding::new(
             "pcie-link-sleep",
             format!("the PCIe links of these devices may sleep: {}", shorten(&devices)),
             "such a device responds later after an idle time; to keep its link awake, write 0 to \

@@ -1,7 +1,7 @@
 //! USB controllers that nothing uses: their interrupts, and what the firmware does for them, can be
 //! switched off (`Documentation/ABI/testing/sysfs-bus-usb`, drivers/usb/core/usb.c, 6.12).
 
-use super::{AdviceSource, SubjectReading, finding, shorten};
+use super::{AdviceSource, SubjectReading, SurveyFinding, shorten};
 use cpushield_linux::Host;
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     }
     let unused = unused_controllers(host, &source.r.names(DEVICES));
     SubjectReading::from_finding((!unused.is_empty()).then(|| {
-        finding(
+        SurveyFinding::new(
             "unused-usb",
             format!("USB controllers without a device: {}", shorten(&unused)),
             "if they are not needed, disable them and legacy USB support in the firmware's setup: \

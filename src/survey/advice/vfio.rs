@@ -1,6 +1,6 @@
 //! Devices that a guest or a user program drives by VFIO, and their IOMMU groups.
 
-use super::{AdviceSource, SubjectReading, finding, shorten};
+use super::{AdviceSource, SubjectReading, SurveyFinding, shorten};
 use std::collections::BTreeMap;
 
 const PCI: &str = "/sys/bus/pci";
@@ -28,14 +28,14 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         groups.entry(group).or_default().push(device);
     }
     let findings = groups.into_iter().map(|(group, devices)| match group {
-        Some(group) => finding(
+        Some(group) => SurveyFinding::new(
             "vfio",
             format!("VFIO drives {} (IOMMU group {group})", shorten(&devices)),
             "one guest or program owns all devices of a group. Their interrupts (vfio-*) wake one \
              of its threads, unless the IOMMU posts them to the guest. The shield moves these \
              interrupts to housekeeping CPUs, from where they still interrupt that thread",
         ),
-        None => finding(
+        None => SurveyFinding::new(
             "vfio-no-iommu",
             format!("VFIO drives {} without an IOMMU", shorten(&devices)),
             "the program that uses such a device can write to all memory. Enable the IOMMU in \

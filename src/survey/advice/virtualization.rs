@@ -1,8 +1,7 @@
 //! Whether guests can run in a shield: VT-x or AMD-V by the processor's flags, VT-d or AMD-Vi by
 //! the firmware's tables and the kernel's IOMMUs.
 
-use super::{AdviceSource, SubjectReading, finding};
-use crate::survey::SurveyFinding;
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 
 /// The directory of the firmware's tables (drivers/acpi/sysfs.c, 6.12).
 const TABLES: &str = "/sys/firmware/acpi/tables";
@@ -36,7 +35,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
 /// (arch/x86/kernel/cpu/feat_ctl.c, 6.12).
 fn check_processor(virtualizes: bool) -> Option<SurveyFinding> {
     (!virtualizes).then(|| {
-        finding(
+        SurveyFinding::new(
             "no-virtualization",
             "the processor shows neither VT-x nor AMD-V".to_owned(),
             "only guests need virtualization; enable it in the firmware's setup before guests run \
@@ -71,5 +70,5 @@ fn check_iommu(iommu: IommuState, virtualizes: bool) -> Option<SurveyFinding> {
         ),
         IommuState::Absent => return None,
     };
-    Some(finding("iommu", seen.to_owned(), advice))
+    Some(SurveyFinding::new("iommu", seen.to_owned(), advice))
 }

@@ -38,7 +38,7 @@ pub(super) fn read_cset(machine: &Machine) -> Result<ToolSetup, SetupError> {
     sets.retain(|group| {
         !outer.iter().any(|outer| group.path.starts_with(&format!("{}/", outer.path)))
     });
-    let boot = machine.topology.online.first();
+    let boot = machine.topology.boot_cpu();
     let has_boot = |group: &&CpusetGroup| boot.is_some_and(|cpu| group.cpus.contains(cpu));
     if sets.len() > 1
         && let Some(rest) = sets.iter().find(|group| has_boot(group))

@@ -107,7 +107,8 @@ fn plain_word(param: &KernelParam) -> String {
 fn leave_boot_cpu(cpus: &CpuSet, machine: &Machine) -> Option<(CpuSet, Option<usize>)> {
     let topology = &machine.topology;
     let all = if topology.online.is_empty() { &topology.possible } else { &topology.online };
-    let boot = all.first().filter(|_| all.is_subset(cpus));
+    let boot = topology.boot_cpu().or_else(|| topology.possible.first());
+    let boot = boot.filter(|_| all.is_subset(cpus));
     let left = boot.map_or_else(|| cpus.clone(), |boot| cpus.difference(&CpuSet::single(boot)));
     (!left.is_empty()).then_some((left, boot))
 }

@@ -2,10 +2,21 @@
 //! renamed. So a reader, now or after a crash, finds the old bytes or the new ones and never a
 //! part. Every file of this project that must survive a crash is written here.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The temporary name of a file while it is written. It is always the same, so that the next write
+/// replaces what a killed writer left. It starts with a dot, so that programs which run or read
+/// every file matching `*` in a directory (grub-mkconfig, run-parts) do not see it.
+pub(crate) fn temporary_path(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(".cpushield-new");
+    path.with_file_name(name)
+}
 
 /// Writes `path` by way of `temporary`, which must be in the same directory. `fill` writes the
 /// bytes; it must call `sync_all` if they have to be on the disk before the name is.

@@ -5,6 +5,7 @@ use crate::error::{Error, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
 use crate::host::Host;
+use rustix::fs::{Access, access};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -64,13 +65,7 @@ impl UserFiles {
     /// # Errors
     /// The kernel's error in the same steps as those of [`UserFiles::write_stream`].
     pub fn check_writable(&self, path: &Path) -> Result<()> {
-        if is_special(path) {
-            return Ok(());
-        }
-        let temporary = temporary_path(path);
-        let created =
-            atomic_file::create(&temporary, 0o666).and_then(|_| fs::remove_file(&temporary));
-        self.log_write(path, created)
+        self.log_write(path, check_place(path))
     }
 
     /// Writes a document piece by piece: it is complete or does not exist.
@@ -85,7 +80,7 @@ impl UserFiles {
         let written = match is_special(path) {
             true => write_special(path, fill),
             false => {
-                let temporary = temporary_path(path);
+                let temporary = own_temporary_path(path);
                 atomic_file::put(path, &temporary, 0o666, &mut |file| buffered(file, fill))
             }
         };
@@ -119,10 +114,22 @@ fn read_document(path: &Path) -> Result<String> {
     })
 }
 
-/// The temporary name of a document while it is written.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+/// Checks that a document can be written there. A pipe is not opened: that would wait for a reader.
+fn check_place(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::Error::from_raw_os_error(libc::EISDIR)),
+        Ok(found) if !found.is_file() => Ok(access(path, Access::WRITE_OK)?),
+        _ => {
+            let temporary = own_temporary_path(path);
+            atomic_file::create(&temporary, 0o666).and_then(|_| fs::remove_file(&temporary))
+        }
+    }
+}
+
+/// The temporary name of a document while this process writes it: several may write the same one.
+fn own_temporary_path(path: &Path) -> PathBuf {
+    let mut name = atomic_file::temporary_path(path).into_os_string();
+    name.push(format!("-{}", std::process::id()));
     PathBuf::from(name)
 }
 
@@ -130,10 +137,7 @@ fn write_durably(path: &Path, text: &str) -> io::Result<()> {
     if is_special(path) {
         return write_special(path, &mut |out| out.write_all(text.as_bytes()));
     }
-    // Always the same name, so that the next write replaces what a killed writer left.
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    atomic_file::put(path, Path::new(&temporary), 0o666, &mut |file| {
+    atomic_file::put(path, &atomic_file::temporary_path(path), 0o666, &mut |file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     })
@@ -142,7 +146,7 @@ fn write_durably(path: &Path, text: &str) -> io::Result<()> {
 
 /// Whether it is a device or a pipe, which a rename would replace.
 fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|found| !found.is_file())
+    fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Writes to a device or a pipe.
@@ -165,6 +169,7 @@ fn buffered(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -173,11 +178,49 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let (kept, path) = (dir.join("kept"), dir.join("x.json"));
         fs::write(&kept, "text").unwrap();
-        symlink(&kept, temporary_path(&path)).unwrap();
+        symlink(&kept, own_temporary_path(&path)).unwrap();
         UserFiles::default().check_writable(&path).unwrap();
         assert_eq!(fs::read_to_string(&kept).unwrap(), "text");
         let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["kept"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_document_is_not_written_to_a_directory_and_the_check_finds_that() {
+        let dir = std::env::temp_dir().join(format!("cpushield-place-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (files, place) = (UserFiles::default(), dir.join("x.json"));
+        fs::create_dir(&place).unwrap();
+        for refused in
+            [files.check_writable(&place), files.write(&place, "text"), files.keep(&place, "text")]
+        {
+            assert_eq!(refused.unwrap_err().errno(), Some(libc::EISDIR));
+        }
+        assert_eq!(fs::read_dir(&dir).unwrap().count(), 1);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn the_check_of_a_pipe_waits_for_no_reader() {
+        let dir = std::env::temp_dir().join(format!("cpushield-pipe-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let pipe = dir.join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        UserFiles::default().check_writable(&pipe).unwrap();
+        UserFiles::default().check_writable(Path::new("/dev/null")).unwrap();
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_document_that_is_kept_replaces_no_other_file_of_the_user() {
+        let dir = std::env::temp_dir().join(format!("cpushield-keep-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (path, other) = (dir.join("x.json"), dir.join("x.json.new"));
+        fs::write(&other, "of the user").unwrap();
+        UserFiles::default().keep(&path, "text").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(fs::read_to_string(&other).unwrap(), "of the user");
         fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -9,7 +9,6 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
-use std::path::{Path, PathBuf};
 
 /// Owner and permissions of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,20 +80,21 @@ impl Host {
     pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
         self.before_write(Operation::Write, path)?;
         let local = self.local_path(path);
-        let answer = atomic_file::put(&local, &temporary_path(&local), 0o600, &mut |file| {
-            file.write_all(bytes)?;
-            if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
-                // File systems without owners (FAT) refuse this; that is not an error.
-                match fchown(&*file, Some(uid), Some(gid)) {
-                    Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
-                    _ => {}
+        let answer =
+            atomic_file::put(&local, &atomic_file::temporary_path(&local), 0o600, &mut |file| {
+                file.write_all(bytes)?;
+                if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
+                    // File systems without owners (FAT) refuse this; that is not an error.
+                    match fchown(&*file, Some(uid), Some(gid)) {
+                        Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
+                        _ => {}
+                    }
                 }
-            }
-            file.set_permissions(fs::Permissions::from_mode(access.mode))?;
-            file.sync_all()
-        })
-        .and_then(|()| atomic_file::sync_dir_of(&local))
-        .map_err(|e| Error::io(Operation::Write, path, e));
+                file.set_permissions(fs::Permissions::from_mode(access.mode))?;
+                file.sync_all()
+            })
+            .and_then(|()| atomic_file::sync_dir_of(&local))
+            .map_err(|e| Error::io(Operation::Write, path, e));
         self.log_result(Operation::Write, path, None, answer)
     }
 
@@ -127,13 +127,6 @@ impl Host {
         let free = stat.f_bfree.saturating_mul(stat.f_frsize);
         Ok(FreeSpace { free: Some(free), read_only })
     }
-}
-
-/// The temporary name of a file while it is written. It starts with a dot, so that programs which
-/// run or read every file matching `*` in a directory (grub-mkconfig, run-parts) do not see it.
-fn temporary_path(local: &Path) -> PathBuf {
-    let name = local.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    local.with_file_name(format!(".{name}.cpushield-new"))
 }
 
 #[cfg(test)]

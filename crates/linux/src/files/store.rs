@@ -26,8 +26,10 @@ const LOCK: &str = "lock";
 /// The file that a process locks while it waits for the lock. So work that gives way sees it.
 const WAITING: &str = "waiting.lock";
 
-/// How long to wait for another process's lock. Applying a plan takes the longest.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for another process's lock. The holder may apply a plan, and wait for the next
+/// scan of irqbalance before that: 12 seconds, unless irqbalance has a longer interval than its
+/// default (`processes/irqbalance.rs`).
+const LOCK_WAIT: Duration = Duration::from_secs(15);
 
 /// A state directory. It is created with the first file.
 #[derive(Debug, Clone)]
@@ -152,7 +154,7 @@ impl Store {
             .map_err(|e| Error::io(Operation::MakeDir, &path, e))
     }
 
-    /// Takes the lock. Waits for another process that holds it, but not longer than 10 seconds.
+    /// Takes the lock. Waits for another process that holds it, but not longer than 15 seconds.
     ///
     /// # Errors
     /// [`ErrorCause::Held`] if another process still holds it; otherwise the file system's error.
@@ -476,6 +478,15 @@ impl Appender {
     pub fn sync(&mut self) -> Result<()> {
         let synced = self.budget.take().and_then(|()| self.file.sync_all());
         synced.map_err(Error::on(Operation::Write, &self.path))
+    }
+
+    /// Shortens the file to its first `len` bytes. This needs no disk space.
+    ///
+    /// # Errors
+    /// The file system's error.
+    pub fn truncate(&mut self, len: u64) -> Result<()> {
+        let answer = self.file.set_len(len).map_err(Error::on(Operation::Write, &self.path));
+        log_result(self.log.as_ref(), Operation::Write, &self.path, None, answer)
     }
 }
 

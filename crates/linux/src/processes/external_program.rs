@@ -97,7 +97,7 @@ impl Drop for ExternalProgram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::processes::process;
+    use crate::processes::process_handle::ProcessHandle;
     use std::time::Duration;
 
     fn words(words: &[&str]) -> Vec<OsString> {
@@ -120,10 +120,11 @@ mod tests {
     fn a_program_ends_with_the_thread_that_started_it() {
         let start = || ExternalProgram::start(&words(&["sleep", "1000"]), libc::SIGKILL).unwrap();
         let program = std::thread::spawn(start).join().unwrap();
-        assert!(process::wait_for_end(program.pid(), Duration::from_secs(10)).unwrap());
+        let handle = ProcessHandle::open(program.pid()).unwrap();
+        assert!(handle.wait_for_end(Duration::from_secs(10)).unwrap());
         let program = start();
         let pid = program.pid();
         drop(program);
-        assert!(process::wait_for_end(pid, Duration::ZERO).unwrap());
+        assert_eq!(ProcessHandle::open(pid).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 }

@@ -4,11 +4,13 @@
 //! one request per connection, with the credentials of root attached. The answer to `setup` is
 //! `SLEEP 10 … BANNED 00000008`. `settings cpus 3` (a list, though the answer is a mask) and
 //! `settings cpus NULL` (the CPUs of its own configuration) have no answer. They take effect at its
-//! next scan, by default within ten seconds, and are forgotten when it ends.
+//! next scan, by default within ten seconds, and are forgotten when it ends. It reads a request that
+//! was sent in any case, even if it is busy first.
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use crate::sys::signal::stopped_by;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sendmsg};
 use rustix::process::{getgid, getpid, getuid};
 use std::io::{self, IoSlice, Read};
@@ -74,7 +76,7 @@ impl Host {
     /// configuration, this waits until the answer changes, or until a scan must have been made.
     ///
     /// # Errors
-    /// As [`Host::irqbalance`].
+    /// As [`Host::irqbalance`]; EINTR if a signal has asked this process to stop since.
     pub fn settled_irqbalance(&self) -> Result<Option<IrqbalanceProcess>> {
         let Some(first) = self.irqbalance()? else { return Ok(None) };
         if first.banned == self.configured_ban(&first) {
@@ -87,8 +89,13 @@ impl Host {
         }
         let interval = first.scan_interval.min(INTERVAL_MAX);
         let end = Instant::now() + interval + SCAN_TIME;
+        // An undo after a signal still needs the right answer.
+        let stopped_before = stopped_by();
         loop {
             std::thread::sleep(STEP);
+            if stopped_by() != stopped_before {
+                return Err(Error::os(Operation::Call, &first.socket, libc::EINTR));
+            }
             let now = self.irqbalance()?;
             if now.as_ref() != Some(&first) || Instant::now() >= end {
                 return Ok(now);
@@ -124,7 +131,8 @@ impl Host {
     }
 
     /// Sets which CPUs irqbalance leaves alone from now on; `None` restores its own configuration.
-    /// It is not an error of this call if irqbalance never applies the request.
+    /// It is not an error of this call if irqbalance never applies the request. After an error, the
+    /// request was not sent.
     ///
     /// # Errors
     /// It is gone or does not accept the request.
@@ -145,7 +153,15 @@ impl Host {
         if !self.is_live() {
             return self.simulate_ban(socket, cpus);
         }
-        self.send_request(socket, &request).map(drop).map_err(|e| e.with_value(&request))
+        if !self.is_live() {
+            return self.read(socket).map(drop);
+        }
+        let sent = self.send(socket, &request).map_err(Error::on(Operation::Call, socket));
+        let mut stream = sent.map_err(|e| e.with_value(&request))?;
+        // It closes the connection when it has read the request. A busy one reads it later than
+        // this waits.
+        let _ = stream.read_to_string(&mut String::new());
+        Ok(())
     }
 
     /// The CPUs that irqbalance leaves alone by default: those isolated at boot and those without a
@@ -169,7 +185,14 @@ impl Host {
     }
 
     fn exchange(&self, socket: &str, request: &str) -> io::Result<String> {
-        let mut stream = if socket == ABSTRACT {
+        let mut answer = String::new();
+        self.send(socket, request)?.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Sends one request over a new connection.
+    fn send(&self, socket: &str, request: &str) -> io::Result<UnixStream> {
+        let stream = if socket == ABSTRACT {
             let name = [0u8; ABSTRACT_LEN];
             UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)?
         } else {
@@ -178,9 +201,7 @@ impl Host {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         send_with_credentials(&stream, request.as_bytes())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
+        Ok(stream)
     }
 }
 
@@ -242,6 +263,28 @@ mod tests {
         let mut text = String::new();
         (&theirs).read_to_string(&mut text).unwrap();
         assert_eq!(text, "setup");
+    }
+
+    /// It waits for 3 seconds.
+    #[test]
+    fn a_request_that_is_read_late_is_no_error() {
+        let name = format!("cpushield-irqbalance-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_file(&path);
+        let busy = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let irqbalance = IrqbalanceProcess {
+            pid: None,
+            socket: path.display().to_string(),
+            banned: CpuSet::new(),
+            scan_interval: DEFAULT_INTERVAL,
+        };
+        Host::live().ban_from_irqbalance(&irqbalance, Some(&CpuSet::single(3))).unwrap();
+        let mut text = String::new();
+        busy.accept().unwrap().0.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "settings cpus 3");
+        drop(busy);
+        assert!(Host::live().ban_from_irqbalance(&irqbalance, None).is_err());
+        std::fs::remove_file(path).unwrap();
     }
 
     proptest! {

@@ -3,11 +3,9 @@
 use crate::error::{Error, Operation};
 use crate::host::Host;
 use crate::processes::open_files::new_command;
-use crate::sys::input_poll::wait_for_input;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, set_parent_process_death_signal,
-    test_kill_process, waitpid,
+    Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, waitpid,
 };
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -392,35 +390,6 @@ pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
 #[must_use]
 pub fn arguments() -> Vec<OsString> {
     std::env::args_os().collect()
-}
-
-/// Waits for the end of a process before 5.3, which has no `pidfd_open(2)`, by polling.
-fn poll_for_end(pid: Pid, timeout: Duration) -> bool {
-    let until = std::time::Instant::now() + timeout;
-    loop {
-        if test_kill_process(pid).is_err() {
-            return true;
-        }
-        if std::time::Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Waits until a process has ended. Returns true if it has, false after `timeout`. A process that
-/// does not exist has ended.
-///
-/// # Errors
-/// The kernel's error.
-pub fn wait_for_end(pid: i32, timeout: Duration) -> io::Result<bool> {
-    let Ok(process) = existing(pid) else { return Ok(true) };
-    match pidfd_open(process, PidfdFlags::empty()) {
-        Ok(pidfd) => Ok(!wait_for_input(&pidfd, timeout)?.is_empty()),
-        Err(Errno::SRCH) => Ok(true),
-        Err(Errno::NOSYS) => Ok(poll_for_end(process, timeout)),
-        Err(errno) => Err(errno.into()),
-    }
 }
 
 #[cfg(test)]

@@ -152,11 +152,9 @@ fn parse_kib(path: &str, text: &str, name: &'static str) -> Result<u64> {
 
 /// How many bytes this process may lock without privilege (`RLIMIT_MEMLOCK`, soft limit); `None` if
 /// there is no limit.
-///
-/// # Errors
-/// None: getrlimit(2) always knows this limit.
-pub fn lock_limit() -> io::Result<Option<u64>> {
-    Ok(getrlimit(Resource::Memlock).current)
+#[must_use]
+pub fn lock_limit() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
 }
 
 /// Removes the limit on locked memory from this process and the programs that it executes.
