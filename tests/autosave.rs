@@ -130,12 +130,12 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     ] {
         let refused = run(&[words, &["--resume", name]].concat());
         assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
-        let wanted = format!("cannot resume {name}: {what} was ");
+        let wanted = format!("cannot resume {name}: {what} changed: ");
         assert!(said(&refused).contains(&wanted), "{}", said(&refused));
     }
     let other = latency(&["timerfd", "--resume", name]).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "{}", said(&other));
-    let wanted = "the instrument was timer, now it is timerfd";
+    let wanted = "the instrument changed: timer before, timerfd now";
     assert!(said(&other).contains(wanted), "{}", said(&other));
     let done = run(&[&options[..], &["--for", "1s", "--resume", name]].concat());
     assert!(said(&done).contains("is complete"), "{}", said(&done));

@@ -186,7 +186,9 @@ fn the_commands_of_a_report_reproduce_it() {
         "cgroup": "/sys/fs/cgroup/a b", "started_program": true,
     });
     dir.put("verify-before.json", &watched);
-    files.extend(["before=verify-before.json", "before=latency-before.json"].map(str::to_owned));
+    dir.put("verify-first.json", &verified(2, &[("tick", "", 3_000)]));
+    dir.put("latency-first.json", &latency(&[2, 3], 60, 1_000, 50_000));
+    files.extend(["before=verify-first.json", "before=latency-first.json"].map(str::to_owned));
     let mut words = vec!["report", "--quiet", "-o", "report.md", "--title", "It's repeated"];
     words.extend(files.iter().map(String::as_str));
     dir.run(&words);

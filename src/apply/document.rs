@@ -184,8 +184,9 @@ impl UndoneShield {
         self.notes.splice(0..0, notes);
     }
 
-    /// What the report of a change must show of the undo of the old version: what other processes
-    /// had changed, so that it stays, and the notes.
+    /// What the report of a change must show of the undo of the old version: the settings that
+    /// other processes had changed, which stay, and the notes. Changed affinities are left out:
+    /// they include those of the shield's own programs, which the change places on new CPUs.
     pub(super) fn notes_of_replaced(self) -> Vec<ShieldNote> {
         let mut notes = self.notes;
         notes.extend(self.steps.into_iter().filter_map(|step| match step.fate {
@@ -195,9 +196,6 @@ impl UndoneShield {
             }
             _ => None,
         }));
-        if !self.drifted_tasks.is_empty() {
-            notes.push(ShieldNote::ForeignAffinitiesKept { tasks: self.drifted_tasks });
-        }
         notes
     }
 
@@ -443,12 +441,6 @@ mod tests {
     fn the_report_of_a_change_names_what_other_processes_had_changed() {
         let notes = undone(1, "/proc/sys/a").notes_of_replaced();
         let notes: Vec<String> = notes.iter().skip(1).map(ToString::to_string).collect();
-        assert_eq!(
-            notes,
-            [
-                "another process changed /proc/sys/a from 2 to 1; that value stays",
-                "other processes changed the affinity of tasks (1); these masks stay",
-            ]
-        );
+        assert_eq!(notes, ["another process changed /proc/sys/a from 2 to 1; that value stays"]);
     }
 }

@@ -73,12 +73,6 @@ pub enum ShieldNote {
         /// The value that cpushield left, and the value that the other process set.
         drift: DriftedValue,
     },
-    /// Other processes had changed the affinity of tasks under the replaced version of the shield.
-    /// Those masks stay.
-    ForeignAffinitiesKept {
-        /// The tasks.
-        tasks: Vec<TaskId>,
-    },
     /// A shield of another boot is gone, and its journal was archived.
     Rebooted {
         /// The shield; `None` if its journal does not name it.
@@ -189,10 +183,9 @@ impl fmt::Display for ShieldNote {
                 write!(f, "{}; that value stays", ForeignValue(subject, drift))
             }
             Self::ForeignAffinities { tasks } => {
-                write!(f, "{}; undo restores these new masks", ForeignMasks(tasks))
-            }
-            Self::ForeignAffinitiesKept { tasks } => {
-                write!(f, "{}; these masks stay", ForeignMasks(tasks))
+                let tasks = comma_numbers(tasks);
+                write!(f, "other processes changed the affinity of tasks ({tasks}); ")?;
+                f.write_str("undo restores these new masks")
             }
             Self::Rebooted { shield, journal } => {
                 let named = shield.as_ref().map(|name| format!("shield {name}"));
@@ -255,15 +248,6 @@ impl fmt::Display for ForeignValue<'_> {
         let ForeignValue(subject, DriftedValue { left, now }) = self;
         let now = now.as_deref().unwrap_or("nothing");
         write!(f, "another process changed {subject} from {left} to {now}")
-    }
-}
-
-/// Affinities that other processes have set.
-struct ForeignMasks<'a>(&'a [TaskId]);
-
-impl fmt::Display for ForeignMasks<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "other processes changed the affinity of tasks ({})", comma_numbers(self.0))
     }
 }
 

@@ -214,8 +214,7 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
         USAGE,
         (
             "3",
-            "failure: no parameter applies, one contradicts the command line of a kernel, or the \
-             boot loader's files cannot be read",
+            "failure: no parameter applies, one contradicts a kernel line, or a file is unreadable",
         ),
         BUG,
     ],

@@ -112,10 +112,7 @@ pub(super) const HELP: HelpTail = HelpTail {
         ),
     ],
     exit_codes: &[
-        (
-            "0",
-            "success: the results are complete, the search found the options, or only the differences could be listed",
-        ),
+        ("0", "success: complete results, the options found, or a list of differences"),
         ("1", "the search ended without a set of options that meets the goal"),
         USAGE,
         ("3", "failure; the message says whether all changes were undone"),

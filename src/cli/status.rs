@@ -5,7 +5,7 @@ use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use crate::failure::{Failure, FailureKind};
-use crate::report::{StatusReader, status_blocks};
+use crate::report::{StatusAudience, status_blocks};
 use crate::run::ShieldState;
 use crate::ui::Ui;
 use crate::workflow::runs_as_root;
@@ -59,17 +59,17 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
     args.active.select(&mut work)?;
     let document = read_status(&work)?;
     let StatusDocument { status, at_every_boot } = &document;
-    let reader = match (work.host.is_live(), runs_as_root()) {
-        (false, _) => StatusReader::Elsewhere,
-        (true, true) => StatusReader::Root,
-        (true, false) => StatusReader::User,
+    let reader = match (work.host.can_change(), runs_as_root()) {
+        (false, _) => StatusAudience::Elsewhere,
+        (true, true) => StatusAudience::Root,
+        (true, false) => StatusAudience::User,
     };
     show(ui, &document, || status_blocks(status, at_every_boot, reader))?;
     Ok(match status.state.state {
         ShieldState::InForce | ShieldState::InForceAsSeen => ExitCode::SUCCESS,
         ShieldState::NoShield => {
             if let Some(dir) = global.state.as_ref().filter(|_| !work.store.exists()) {
-                ui.warn(&format!("the directory {} of --state does not exist", dir.display()));
+                ui.warn(&format!("--state: the directory {} does not exist", dir.display()));
             }
             ExitCode::from(FailureKind::Machine.code())
         }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// Capacity for unread gaps, for each CPU and phase: 30 ms of back-to-back gaps of 1 µs.
 const RING_CAPACITY: usize = 1 << 15;
-/// A gap under way at the end of the span counts from this length, in nanoseconds. A shorter one may
-/// be the cache miss of the write that ends the span.
+/// A gap under way at the end of the span counts from this length, in nanoseconds. A shorter one
+/// may be the cache miss of the write that ends the span.
 const END_GAP_NS: u64 = 1_000;
 /// The sampler exits by itself this long after the span should have ended, in nanoseconds.
 const GRACE_NS: u64 = 90_000_000_000;
@@ -162,8 +162,8 @@ impl SamplerProcess {
         }
     }
 
-    /// Begins the span: all gaps count that begin after this returns, except those of a spinner that
-    /// stays off its CPU for seconds.
+    /// Begins the span: all gaps count that begin after this returns, except those of a spinner
+    /// that stays off its CPU for seconds.
     ///
     /// # Errors
     /// The sampler has exited.
@@ -174,10 +174,10 @@ impl SamplerProcess {
         }
     }
 
-    /// Ends the span: all gaps count that begin before this is called. [`SamplerProcess::drain`] has
-    /// all of them when this returns, except the last one of a spinner that stays off its CPU for
-    /// seconds. The spinners keep running, so that stopping them is not counted either. Its messages
-    /// are a few bytes, so that the sampler frees no page that its spinners share.
+    /// Ends the span: all gaps count that begin before this is called. [`SamplerProcess::drain`]
+    /// has all of them when this returns, except the last one of a spinner that stays off its CPU
+    /// for seconds. The spinners keep running, so that stopping them is not counted either. Its
+    /// messages are a few bytes, so that the sampler frees no page that its spinners share.
     ///
     /// # Errors
     /// The sampler has exited.

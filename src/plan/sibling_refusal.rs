@@ -15,7 +15,7 @@ pub enum SiblingRefusal {
         /// The request extended to whole cores; `None` if that would take every CPU.
         whole: Option<CpuSet>,
         /// Why the siblings cannot stay idle; `None` if they can.
-        holder: Option<SiblingHolder>,
+        holder: Option<Box<SiblingHolder>>,
     },
     /// A sibling of requested CPUs cannot join the shield and stay idle.
     Taken {
@@ -114,7 +114,7 @@ impl SiblingRefusal {
         let leave_idle = "leave the siblings online and idle: --siblings idle".to_owned();
         match self {
             SiblingRefusal::HalfCore { whole, holder, .. } => {
-                let is_taken = matches!(holder, Some(SiblingHolder::Shield { .. }));
+                let is_taken = matches!(holder.as_deref(), Some(SiblingHolder::Shield { .. }));
                 let whole = whole.as_ref().filter(|_| !is_taken);
                 let whole =
                     whole.map(|cpus| format!("take the whole core: --siblings use --cpus {cpus}"));

@@ -42,7 +42,8 @@ pub(super) fn split_list(
             SplitCpus { cpus: list.clone(), idle: CpuSet::new() }
         }
         Some(Siblings::Use) if !siblings.is_empty() => {
-            let holder = find_holder(machine, live, &cores, list).map(|(.., holder)| holder);
+            let holder =
+                find_holder(machine, live, &cores, list).map(|(.., holder)| Box::new(holder));
             let whole = Some(whole).filter(|whole| *whole != machine.topology.online);
             return Err(PlanRefusal::Siblings(SiblingRefusal::HalfCore {
                 cpus: halves,

@@ -35,4 +35,4 @@ pub use cpu_sets::cpu_set_blocks;
 pub use every_boot::{disabled_blocks, enabled_blocks, enabled_policy_blocks, undo_blocks};
 pub use lint::command_line_blocks;
 pub use moved::moved_blocks;
-pub use status::{StatusReader, status_blocks};
+pub use status::{StatusAudience, status_blocks};

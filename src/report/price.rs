@@ -27,8 +27,8 @@ impl LoadPrice {
         let table = Table::new(caption, columns, rows.chain([cpus]).collect());
         let mut lines = vec![TextLine::new(format!(
             "± is the largest deviation of a part of a measurement of {} from the average. To tell \
-             whether a difference is significant, run `latency --load` several times without and with a shield, then use \
-             `cpushield compare`.",
+             whether a difference is significant, run `latency --load` several times without and \
+             with a shield, then use `cpushield compare`.",
             span(self.span_ns)
         ))];
         for load in &self.loads {

@@ -9,7 +9,7 @@ use cpushield_linux::{CpuSet, processes::task};
 
 /// The user that reads a status, which decides what comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StatusReader {
+pub enum StatusAudience {
     /// The administrator of this machine.
     Root,
     /// Another user.
@@ -23,7 +23,7 @@ pub enum StatusReader {
 pub fn status_blocks(
     status: &ShieldStatus,
     at_every_boot: &AtEveryBoot,
-    reader: StatusReader,
+    reader: StatusAudience,
 ) -> Vec<ReportBlock> {
     let mut blocks = Vec::new();
     for (nth, shield) in status.shields.iter().enumerate() {
@@ -64,9 +64,9 @@ pub fn status_blocks(
 }
 
 /// What to do next, where there is no shield, a CPU of it is offline, or its state is unknown.
-fn next_step(status: &ShieldStatus, reader: StatusReader) -> Option<String> {
+fn next_step(status: &ShieldStatus, reader: StatusAudience) -> Option<String> {
     let next = match (&status.state.state, reader) {
-        (_, StatusReader::Elsewhere) => return None,
+        (_, StatusAudience::Elsewhere) => return None,
         (ShieldState::NoShield, _) if status.unchecked.is_empty() => {
             "`cpushield try` demonstrates a shield; `cpushield apply` makes one."
         }
@@ -74,10 +74,10 @@ fn next_step(status: &ShieldStatus, reader: StatusReader) -> Option<String> {
             let cpu = cpus.first().unwrap_or_default();
             return Some(format!("Next: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online"));
         }
-        (ShieldState::Unknown { .. }, StatusReader::Root) => {
+        (ShieldState::Unknown { .. }, StatusAudience::Root) => {
             "`cpushield undo` reports what can be done."
         }
-        (ShieldState::Unknown { .. }, StatusReader::User) => "sudo cpushield status",
+        (ShieldState::Unknown { .. }, StatusAudience::User) => "sudo cpushield status",
         _ => return None,
     };
     Some(format!("Next: {next}"))
@@ -274,7 +274,7 @@ Enabled at every boot: unknown (torn)
     #[test]
     fn a_shield_and_everything_on_its_cpus_is_one_screen() {
         let at_every_boot = AtEveryBoot { enabled: None, enabled_unknown: Some("torn".to_owned()) };
-        let blocks = status_blocks(&status(), &at_every_boot, StatusReader::Root);
+        let blocks = status_blocks(&status(), &at_every_boot, StatusAudience::Root);
         assert_eq!(terminal_blocks(&blocks, 80, &unpainted), SCREEN);
     }
 
@@ -283,7 +283,7 @@ Enabled at every boot: unknown (torn)
         let mut status = status();
         status.shields.clear();
         status.state = ShieldState::Unknown { reason: "torn".to_owned() }.into();
-        let readers = [StatusReader::Root, StatusReader::User, StatusReader::Elsewhere];
+        let readers = [StatusAudience::Root, StatusAudience::User, StatusAudience::Elsewhere];
         let next = readers.map(|reader| next_step(&status, reader));
         let undo = "Next: `cpushield undo` reports what can be done.".to_owned();
         assert_eq!(next, [Some(undo), Some("Next: sudo cpushield status".to_owned()), None]);

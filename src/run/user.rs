@@ -20,8 +20,8 @@ pub struct RunUser {
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// Looks up a name with or without a group, or a number with a group (`1000:1000`), on this machine.
-/// A number without a group needs an entry, which has its group.
+/// Looks up a name with or without a group, or a number with a group (`1000:1000`), on this
+/// machine. A number without a group needs an entry, which has its group.
 ///
 /// # Errors
 /// The name is unknown, or a number has no entry and no group was given.

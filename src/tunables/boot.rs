@@ -85,9 +85,9 @@ pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
     name: "clocksource-watchdog",
     page: "\
 If the kernel does not trust the time stamp counter (TSC), a timer compares it with another clock
-every half second. The timer runs on each CPU in turn, including shielded ones (6.12). On kernels
-with commit 763aacf86f1b (merged after 7.0), the timer stays on the boot CPU and calls a function on
-each CPU in turn with an IPI (`watchdog_check_skew_remote`). `tsc=reliable` stops it.
+every half second. The timer runs on each CPU in turn, including shielded ones (6.12). With commit
+763aacf86f1b (merged after 7.0), the timer stays on the boot CPU. It calls a function on each CPU in
+turn with an IPI (`watchdog_check_skew_remote`). `tsc=reliable` stops it.
 
 Add it only if the trace shows `clocksource_watchdog` or `watchdog_check_skew_remote` on the shield.
 If the counter really is unreliable, the system time is then wrong and the kernel does not report
@@ -99,8 +99,8 @@ Documentation/admin-guide/kernel-parameters.txt.",
     risk: Risk::Medium,
 };
 
-/// CPUs of a shield that boot parameters can prepare. The tick of the boot CPU keeps the time of all
-/// others, so the kernel removes that CPU from `nohz_full=` (tick_nohz_init() in
+/// CPUs of a shield that boot parameters can prepare. The tick of the boot CPU keeps the time of
+/// all others, so the kernel removes that CPU from `nohz_full=` (tick_nohz_init() in
 /// kernel/time/tick-sched.c, 6.12); this tool never prepares it at boot.
 pub(super) fn preparable(machine: &Machine, shield: &Shield) -> CpuSet {
     let boot = machine.topology.boot_cpu().map(CpuSet::single).unwrap_or_default();

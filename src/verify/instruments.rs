@@ -374,8 +374,9 @@ impl<'h> ActiveInstruments<'h> {
         }
     }
 
-    /// Begins the span: everything counts from now on. What interrupts the watched CPUs comes first.
-    /// The span of the sampler lies in that of the trace, so the trace has the events of every gap.
+    /// Begins the span: everything counts from now on. What interrupts the watched CPUs comes
+    /// first. The span of the sampler lies in that of the trace, so the trace has the events of
+    /// every gap.
     pub fn begin_span(&mut self, order: &WatchOrder) {
         if let Ok(recorder) = &mut self.trace {
             self.second.open(recorder);
@@ -406,8 +407,8 @@ impl<'h> ActiveInstruments<'h> {
     /// the watched CPUs are interrupted: by the last read of the second witness, which has counted
     /// since before both spans, and perhaps by the answer of the sampler.
     pub fn end_span(&mut self, order: &WatchOrder) -> SpanObservation {
-        // The last look at the workload in the span. The trace keeps its threads: those of a program
-        // that has just ended are gone.
+        // The last look at the workload in the span. The trace keeps its threads: those of a
+        // program that has just ended are gone.
         let threads = self.workload_threads(order);
         self.check_placement(order, &threads);
         let sampled_ns = self.end_sampler_span();
@@ -432,8 +433,8 @@ impl<'h> ActiveInstruments<'h> {
         SpanObservation { trace, gaps, sampled_ns }
     }
 
-    /// Ends the span of the sampler. Returns for how long it had to run at least: from its answer at
-    /// the beginning until the request to end.
+    /// Ends the span of the sampler. Returns for how long it had to run at least: from its answer
+    /// at the beginning until the request to end.
     fn end_sampler_span(&mut self) -> u64 {
         let now_ns = ClockReading::now().raw_ns;
         if let Ok(sampler) = &mut self.sampler

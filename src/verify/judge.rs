@@ -393,8 +393,8 @@ fn without_repeats(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
 }
 
 /// The longest gap in nanoseconds, by the sampler or by the trace. The sampler also counts the gap
-/// that is under way when its span ends, if that is 1 µs or longer. Its span does not begin within a
-/// gap.
+/// that is under way when its span ends, if that is 1 µs or longer. Its span does not begin within
+/// a gap.
 fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
     let sampled = cpu.gaps.as_ref().map(|gaps| if gaps.count == 0 { 0 } else { gaps.max_ns });
     sampled.max(longest_interruption(cpu))

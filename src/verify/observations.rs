@@ -490,7 +490,7 @@ mod tests {
         assert_eq!(gathered(None, None).cpu_evidence(3, WatchedWorkload::Given).doubts, []);
         let late = sampled(998_000_000);
         let away = CpuDoubt::SamplerAway { ran_ns: 998_000_000, span_ns: 1_000_000_000 };
-        assert_eq!(doubts(Some(late.clone())), [away.clone()]);
+        assert_eq!(doubts(Some(late.clone())), std::slice::from_ref(&away));
         // The trace saw that time, but not what happened below the kernel in it.
         let traced = gathered(Some(trace(8)), Some(late.clone()));
         let traced = traced.cpu_evidence(3, WatchedWorkload::Sampler).doubts;

@@ -1,5 +1,5 @@
-//! What every experiment and every search does with a matrix before it measures: it chooses the CPUs
-//! of each row, and checks how each row boots. Writes nothing.
+//! What every experiment and every search does with a matrix before it measures: it chooses the
+//! CPUs of each row, and checks how each row boots. Writes nothing.
 
 use super::WorkContext;
 use super::experiment_boots::check_row_boots;

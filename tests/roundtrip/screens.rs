@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::status::cpushield;
 use cpushield::apply::UnrestoredChanges;
 use cpushield::report::blocks::{ReportBlock, terminal_blocks, unpainted};
-use cpushield::report::{StatusReader, applied_blocks, status_blocks, undo_blocks};
+use cpushield::report::{StatusAudience, applied_blocks, status_blocks, undo_blocks};
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source};
@@ -62,7 +62,7 @@ impl Screens {
 
     fn status(&mut self, title: &str) {
         let document = read_status(&self.work(None)).unwrap();
-        let blocks = status_blocks(&document.status, &document.at_every_boot, StatusReader::Root);
+        let blocks = status_blocks(&document.status, &document.at_every_boot, StatusAudience::Root);
         self.add(&format!("status {title}"), &blocks);
     }
 

@@ -240,9 +240,9 @@ have them (NVMe, virtio disks, many SAS and RAID controllers), but few network d
 include one. A queue whose CPUs are all shielded still interrupts them when a program there does
 I/O.
 
-The flag `domain` is omitted on purpose: kernels from 6.7 to 6.17.2 cannot make the CPUs of
-`isolcpus=domain` a cpuset partition (commit 216217ebee16 fixes that), so any program can still pin
-itself to them. Without the flag, shields can be applied and removed at runtime. If
+The flag `domain` is omitted on purpose. Kernels from 6.7 to 6.17.2 cannot make the CPUs of
+`isolcpus=domain` a cpuset partition (commit 216217ebee16 fixes that). Then any program can still
+pin itself to them. Without the flag, shields can be applied and removed at runtime. If
 `isolcpus-domain` is planned too, the plan has one word with both flags.
 
 Cost: the other CPUs handle the interrupts of these queues.

@@ -199,12 +199,9 @@ impl fmt::Display for JudgeReason {
             JudgeReason::NothingWatched { no_trace } => {
                 write!(f, "neither the trace nor the gap sampler watched: {no_trace}")
             }
-            JudgeReason::GapsUnexplained { count, no_trace } => write!(
-                f,
-                "{} that no counter explains: firmware, the hypervisor or uncounted kernel work; \
-                 the kernel trace could name the cause, but did not watch: {no_trace}",
-                many(*count, "gap")
-            ),
+            JudgeReason::GapsUnexplained { count, no_trace } => {
+                write_unexplained_gaps(f, *count, no_trace)
+            }
             JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
                 write_unnamed_gaps(f, *count, *longest_ns, *smis)
             }
@@ -219,18 +216,12 @@ impl fmt::Display for JudgeReason {
                 write!(f, "{count} of the gaps and interruptions could not be matched")
             }
             JudgeReason::InterruptsWithoutEvent { count } => {
-                write!(
-                    f,
-                    "the trace did not count {}, which caused no trace event",
-                    many(*count, "interrupt")
-                )
+                let interrupts = many(*count, "interrupt");
+                write!(f, "the trace did not count {interrupts}, which caused no trace event")
             }
             JudgeReason::ThresholdTooLong { threshold_ns } => {
-                write!(
-                    f,
-                    "the sampler counts only gaps of {} or more",
-                    exact_duration(*threshold_ns)
-                )
+                let threshold = exact_duration(*threshold_ns);
+                write!(f, "the sampler counts only gaps of {threshold} or more")
             }
             JudgeReason::DurationUnknown { cause } => {
                 write!(f, "the duration of {cause} is unknown")
@@ -238,6 +229,19 @@ impl fmt::Display for JudgeReason {
             JudgeReason::TimeHidden { by } => by.fmt(f),
         }
     }
+}
+
+fn write_unexplained_gaps(
+    f: &mut fmt::Formatter<'_>,
+    count: u64,
+    no_trace: &AbsenceReason,
+) -> fmt::Result {
+    write!(
+        f,
+        "{} that no counter explains: firmware, the hypervisor or uncounted kernel work; the \
+         kernel trace could name the cause, but did not watch: {no_trace}",
+        many(count, "gap")
+    )
 }
 
 fn write_unnamed_gaps(

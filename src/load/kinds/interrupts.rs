@@ -27,8 +27,8 @@ impl LoadKind for InterruptLoad {
         "A thread on each CPU repeatedly calls membarrier(2) and then computes for a moment. At \
          each call, the kernel interrupts every other CPU that currently runs a thread of the same \
          process. It waits until all of them have answered. The threads are bound to the CPUs of \
-         the load, so no other CPU is interrupted, and the load needs two CPUs. If other \
-         loads run too, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
+         the load, so no other CPU is interrupted, and the load needs two CPUs. If other loads run \
+         too, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
          `disk` causes interrupts of devices, `timers` those of the timer, and `messages` those \
          that wake other CPUs.\n\n\
          The count is the number of function call interrupts (/proc/interrupts) on the CPUs of the \

@@ -4,8 +4,8 @@
 //! one request per connection, with the credentials of root attached. The answer to `setup` is
 //! `SLEEP 10 … BANNED 00000008`. `settings cpus 3` (a list, though the answer is a mask) and
 //! `settings cpus NULL` (the CPUs of its own configuration) have no answer. They take effect at its
-//! next scan, by default within ten seconds, and are forgotten when it ends. It reads a request that
-//! was sent in any case, even if it is busy first.
+//! next scan, by default within ten seconds, and are forgotten when it ends. It reads a request
+//! that was sent in any case, even if it is busy first.
 
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
