@@ -186,8 +186,14 @@ fn the_commands_of_a_report_reproduce_it() {
         "cgroup": "/sys/fs/cgroup/a b", "started_program": true,
     });
     dir.put("verify-before.json", &watched);
-    dir.put("verify-first.json", &verified(2, &[("tick", "", 3_000)]));
-    dir.put("latency-first.json", &latency(&[2, 3], 60, 1_000, 50_000));
+    // Other runs of the same two commands.
+    let mut first = verified(2, &[("tick", "", 3_000)]);
+    first["evidence"]["workload"] = watched["evidence"]["workload"].clone();
+    first["evidence"]["options"] = watched["evidence"]["options"].clone();
+    dir.put("verify-first.json", &first);
+    let mut first = latency(&[2, 3], 60, 1_000, 50_000);
+    first["isolation"]["shield"] = Value::Null;
+    dir.put("latency-first.json", &first);
     files.extend(["before=verify-first.json", "before=latency-first.json"].map(str::to_owned));
     let mut words = vec!["report", "--quiet", "-o", "report.md", "--title", "It's repeated"];
     words.extend(files.iter().map(String::as_str));
