@@ -6,12 +6,15 @@
 //! Elsewhere: what the requests of a protocol mean. The watchdog of `try` is no worker, because it
 //! survives its parent.
 
+use cpushield_linux::Host;
 use cpushield_linux::processes::worker_process::{WorkerEnd, WorkerProcess};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::time::Duration;
 
 /// What a kind of worker receives and sends.
@@ -100,12 +103,17 @@ pub struct WorkerClient<P> {
 }
 
 impl<P: WorkerProtocol> WorkerClient<P> {
-    /// Starts the process, and sends the first request.
+    /// Starts the process, and sends the first request. The process writes to the log of this host.
     ///
     /// # Errors
     /// The process cannot be started, or it cannot do what the request says.
-    pub fn start(request: &P::Request) -> Result<(WorkerClient<P>, P::Reply), P::Failure> {
-        let process = WorkerProcess::start(&[P::SUBCOMMAND])
+    pub fn start(
+        host: &Host,
+        request: &P::Request,
+    ) -> Result<(WorkerClient<P>, P::Reply), P::Failure> {
+        let mut words = vec![OsString::from(P::SUBCOMMAND)];
+        words.extend(host.log_path().map(log_argument));
+        let process = WorkerProcess::start(host, &words)
             .map_err(|e| WorkerFailure::NotStarted { answer: e.to_string() })?;
         let mut client = WorkerClient { process, protocol: PhantomData };
         let reply = client.request(request);
@@ -136,6 +144,14 @@ impl<P: WorkerProtocol> WorkerClient<P> {
             _ => WorkerFailure::NoReply { error: e.to_string() },
         })
     }
+}
+
+/// The argument that makes another process of this program write to this log.
+#[must_use]
+pub fn log_argument(log: &Path) -> OsString {
+    let mut word = OsString::from("--log=");
+    word.push(log);
+    word
 }
 
 fn parse_message<T: DeserializeOwned>(line: &str) -> Result<T, WorkerFailure> {

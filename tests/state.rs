@@ -93,6 +93,24 @@ fn a_fifo_in_place_of_the_journal_is_reported_and_blocks_nothing() {
 }
 
 #[test]
+fn the_processes_that_measure_and_make_load_write_to_the_same_log() {
+    let state = StateDir::new("state-worker-log");
+    let log = state.0.join("log").display().to_string();
+    let words = ["--log", &log, "latency", "timer", "--cpus", "0", "--for", "1s", "--load", "syscalls"];
+    let ended = run(&state.0, &words);
+    let text = std::fs::read_to_string(&log).unwrap();
+    for worker in ["__measure", "__work"] {
+        let started = text.lines().find(|line| line.contains(&format!(" call cpushield {worker}")));
+        let started = started.unwrap_or_else(|| panic!("{worker}: {ended:?}\n{text}"));
+        let pid = started.split(' ').nth(1).unwrap();
+        // The line of the worker's own start has another process number.
+        let own = text.lines().find(|line| line.contains(" start ") && line.contains(worker));
+        assert_ne!(own.and_then(|line| line.split(' ').nth(1)), Some(pid), "{text}");
+        assert!(own.is_some(), "{worker}: {text}");
+    }
+}
+
+#[test]
 fn the_log_has_a_line_for_each_access_and_goes_only_to_a_regular_file() {
     let state = StateDir::new("state-log");
     let log = state.0.join("log");

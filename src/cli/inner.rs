@@ -1,7 +1,7 @@
 //! The subcommands that only cpushield itself calls. They have a separate command line, so no
 //! help, completion, list or suggestion shows them.
 
-use super::GlobalArgs;
+use super::{GlobalArgs, log_end};
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::workflow::internal::{self, NAMES, WorkerRole};
@@ -61,11 +61,19 @@ pub(super) fn is_internal(args: &[OsString]) -> bool {
     arg.is_some_and(|arg| NAMES.contains(arg))
 }
 
-/// Runs the subcommand.
+/// Runs the subcommand and logs how it ended.
 ///
 /// # Errors
 /// The subcommand failed.
-pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
+pub(super) fn run(ui: &Ui, mut inner: InternalArgs) -> Result<(), Failure> {
+    inner.global.open_log()?;
+    let result = run_command(ui, &inner);
+    log_end(inner.global.event_log.as_ref(), &result);
+    result
+}
+
+fn run_command(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
+    let log = inner.global.event_log.clone();
     match &inner.command {
         InternalCommand::Guard { pid, started, shield } => {
             let watched = TaskId { tid: *pid, started: *started };
@@ -77,10 +85,10 @@ pub(super) fn run(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
         InternalCommand::Operator { only_shield } => {
             internal::answer_operator(&inner.global.open_live(ui)?, only_shield.clone());
         }
-        InternalCommand::Load => internal::serve(WorkerRole::GentleLoad),
-        InternalCommand::Work => internal::serve(WorkerRole::Load),
-        InternalCommand::Sample => internal::serve(WorkerRole::Sampler),
-        InternalCommand::Measure => internal::serve(WorkerRole::Measure),
+        InternalCommand::Load => internal::serve(WorkerRole::GentleLoad, log),
+        InternalCommand::Work => internal::serve(WorkerRole::Load, log),
+        InternalCommand::Sample => internal::serve(WorkerRole::Sampler, log),
+        InternalCommand::Measure => internal::serve(WorkerRole::Measure, log),
     }
     Ok(())
 }

@@ -218,7 +218,7 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
         let ui = Ui::new(OutputFormat::Text, StatusLines::Shown);
         return show_and_exit(
             &ui,
-            inner::run(&ui, &inner::InternalArgs::parse_from(args)).map(|()| ExitCode::SUCCESS),
+            inner::run(&ui, inner::InternalArgs::parse_from(args)).map(|()| ExitCode::SUCCESS),
         );
     }
     match parse(args) {
@@ -354,11 +354,15 @@ fn dispatch(ui: &Ui, mut cli: Cli) -> Result<ExitCode, Failure> {
     cli.global.open_log()?;
     let log = cli.global.event_log.clone();
     let result = run_subcommand(ui, cli);
+    log_end(log.as_ref(), &result);
+    result
+}
+
+fn log_end<T>(log: Option<&EventLog>, result: &Result<T, Failure>) {
     if let Some(log) = log {
         let failure = result.as_ref().err().map(ToString::to_string);
         log.note("end", failure.as_deref().unwrap_or("without an error"));
     }
-    result
 }
 
 fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {

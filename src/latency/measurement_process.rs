@@ -136,6 +136,7 @@ impl MeasurementProcess {
     /// # Errors
     /// The process or a thread cannot be started, or the kernel refused the policy.
     pub(super) fn start(
+        host: &Host,
         instrument: &str,
         placements: &[ThreadPlacement],
         files: Vec<String>,
@@ -147,7 +148,7 @@ impl MeasurementProcess {
             files,
             limits_ns,
         };
-        match WorkerClient::start(&request)? {
+        match WorkerClient::start(host, &request)? {
             (worker, MeasurementReply::Ready { board, tids, notes }) => {
                 let board = LatencyBoard::open(worker.pid(), board, placements.len())
                     .map_err(|e| failure(format!("cannot read their figures: {e}")))?;
@@ -197,11 +198,12 @@ impl MeasurementProcess {
 
 /// Starts the measuring process, in its cgroup.
 pub(super) fn start_process(
+    host: &Host,
     request: &MeasureRequest<'_>,
     placements: &[ThreadPlacement],
 ) -> Result<MeasurementProcess, LatencyError> {
     let files = request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-    MeasurementProcess::start(request.instrument.name(), placements, files, limits(request))
+    MeasurementProcess::start(host, request.instrument.name(), placements, files, limits(request))
 }
 
 /// The limits to count against; 0 for unused ones.
@@ -213,7 +215,7 @@ pub(super) fn limits(request: &MeasureRequest<'_>) -> [u64; LIMITS] {
 
 /// Runs the measuring process until its parent is gone. Its first thread sleeps while the others
 /// measure, as it may be confined to the shielded CPUs too.
-pub fn serve(host: &Host) {
+pub fn serve(host: &Arc<Host>) {
     let mut threads: Option<MeasurementThreads> = None;
     worker::serve::<MeasurementProtocol>(|request| match request {
         MeasurementRequest::Start { instrument, placements, files, limits_ns } => {
@@ -240,7 +242,7 @@ struct MeasurementThreads {
 
 impl MeasurementThreads {
     fn start(
-        host: &Host,
+        host: &Arc<Host>,
         instrument: &str,
         placements: &[ThreadPlacement],
         files: &[String],
@@ -261,15 +263,20 @@ impl MeasurementThreads {
         for (i, placement) in placements.iter().enumerate() {
             let (start, wait) = channel();
             starts.push(start);
-            let (placement, board, ready_sender) =
-                (*placement, Arc::clone(&board), ready_sender.clone());
+            let (host, board) = (Arc::clone(host), Arc::clone(&board));
+            let (placement, ready_sender) = (*placement, ready_sender.clone());
             let work = move || {
                 let ready = place_thread(&placement);
                 let is_ready = ready.is_ok();
                 if ready_sender.send((i, ready)).is_err() || !is_ready {
                     return;
                 }
-                run_instrument(instrument, &placement, board.tallies().get(i), limits_ns, &wait);
+                let Some(tally) = board.tallies().get(i) else { return };
+                // Otherwise the parent is gone, or gave up.
+                if let Ok(times) = wait.recv() {
+                    let task = make_task(&placement, times, limits_ns);
+                    instrument.run(&host, &task, tally);
+                }
             };
             let named = thread::Builder::new().name(format!("latency/{}", placement.cpu));
             named.stack_size(STACK_BYTES).spawn(work).map_err(failure)?;
@@ -322,17 +329,12 @@ fn place_thread(placement: &ThreadPlacement) -> Result<i32, MeasurementFailure> 
     Ok(sched::thread_id())
 }
 
-/// Runs the instrument in the calling thread.
-fn run_instrument(
-    instrument: &dyn instruments::Instrument,
+/// The task of the thread with this placement.
+fn make_task(
     placement: &ThreadPlacement,
-    tally: Option<&LatencyStats>,
+    times: MeasurementTimes,
     limits_ns: [u64; LIMITS],
-    wait: &Receiver<MeasurementTimes>,
-) {
-    let Some(tally) = tally else { return };
-    // The parent is gone, or gave up.
-    let Ok(times) = wait.recv() else { return };
+) -> ThreadTask {
     let settings = ThreadSettings {
         cpu: placement.cpu,
         period_ns: placement.period_ns,
@@ -341,6 +343,5 @@ fn run_instrument(
         gives_up: placement.policy.rt_priority() > 0,
         limits_ns,
     };
-    let task = ThreadTask { period_ns: placement.period_ns, begin_ns: times.begin_ns, settings };
-    instrument.run(&task, tally);
+    ThreadTask { period_ns: placement.period_ns, begin_ns: times.begin_ns, settings }
 }

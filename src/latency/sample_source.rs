@@ -35,7 +35,7 @@ impl<'h> SampleSource<'h> {
             return LatencyTrace::start(host, request, tracer, placements)
                 .map(|trace| SampleSource::Trace(Box::new(trace)));
         }
-        let process = start_process(request, placements)?;
+        let process = start_process(host, request, placements)?;
         let rows = placements.iter().zip(&process.tids).map(|(placement, tid)| SeriesLabel {
             placement: *placement,
             stage: None,

@@ -114,12 +114,12 @@ impl LoadGenerator {
     ///
     /// # Errors
     /// A load that was requested by name cannot run.
-    pub fn start(request: &LoadRequest) -> Result<LoadGenerator, LoadError> {
+    pub fn start(host: &Host, request: &LoadRequest) -> Result<LoadGenerator, LoadError> {
         let mut generator =
             LoadGenerator { cpus: request.cpus.clone(), loads: Vec::new(), skipped: Vec::new() };
         for wanted in &request.wanted {
             let load = wanted.kind.name();
-            match LoadInstance::start(wanted, request) {
+            match LoadInstance::start(host, wanted, request) {
                 Ok(instance) => generator.loads.push(instance),
                 Err(why) if wanted.optional => {
                     generator.skipped.push(SkippedLoad { load: load.to_owned(), why });
@@ -210,7 +210,11 @@ fn is_misplaced(task: &Task, host: &Host, cpus: &CpuSet) -> bool {
 }
 
 impl LoadInstance {
-    fn start(wanted: &WantedLoad, request: &LoadRequest) -> Result<LoadInstance, LoadRefusal> {
+    fn start(
+        host: &Host,
+        wanted: &WantedLoad,
+        request: &LoadRequest,
+    ) -> Result<LoadInstance, LoadRefusal> {
         let kind = wanted.kind;
         let shares = if kind.needs_process_per_cpu() {
             request.cpus.iter().map(CpuSet::single).collect()
@@ -220,7 +224,7 @@ impl LoadInstance {
         let (mut processes, mut allowed) = (Vec::new(), CpuSet::default());
         let mut description = LoadDescription::default();
         for cpus in shares {
-            let started = LoadProcess::start(wanted, cpus, request)?;
+            let started = LoadProcess::start(host, wanted, cpus, request)?;
             processes.push(started.process);
             allowed = allowed.union(&started.allowed);
             description = started.description;
@@ -363,13 +367,14 @@ struct StartedProcess {
 
 impl LoadProcess {
     fn start(
+        host: &Host,
         wanted: &WantedLoad,
         cpus: CpuSet,
         request: &LoadRequest,
     ) -> Result<StartedProcess, LoadRefusal> {
         let (kind, arguments) = (wanted.kind.name().to_owned(), wanted.arguments.clone());
         let command = LoadCommand::Start { kind, arguments, cpus, dir: request.dir.clone() };
-        match WorkerClient::start(&command)? {
+        match WorkerClient::start(host, &command)? {
             (worker, LoadReply::Ready { board, workers, description, allowed }) => {
                 let counters = ProgressCounters::open(worker.pid(), board, workers)
                     .map_err(|e| LoadRefusal::CountersUnreadable { answer: e.to_string() })?;

@@ -8,7 +8,7 @@
 
 use super::{LoadRefusal, work};
 use crate::worker::{self, WorkerClient, WorkerProtocol};
-use cpushield_linux::{CpuSet, sys::sched};
+use cpushield_linux::{CpuSet, Host, sys::sched};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Arc;
@@ -57,9 +57,9 @@ pub struct GentleLoad {
 ///
 /// # Errors
 /// The process cannot be started, or one of its threads.
-pub fn start(cpus: &CpuSet, seconds: u64) -> Result<GentleLoad, LoadRefusal> {
+pub fn start(host: &Host, cpus: &CpuSet, seconds: u64) -> Result<GentleLoad, LoadRefusal> {
     let request = GentleLoadRequest::Start { cpus: cpus.clone(), seconds };
-    let (worker, GentleLoadReply::Working) = WorkerClient::start(&request)?;
+    let (worker, GentleLoadReply::Working) = WorkerClient::start(host, &request)?;
     Ok(GentleLoad { _worker: worker })
 }
 

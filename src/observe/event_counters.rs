@@ -5,9 +5,9 @@
 use crate::documents::evidence::{AbsenceReason, EntryClass};
 use crate::documents::evidence::{CountedTime, EventEvidence, WitnessDoubt, check_coverage};
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
-use cpushield_linux::CpuSet;
 use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::sys::perf::{EventGroup, GroupReading, PerfEvent};
+use cpushield_linux::{CpuSet, Host};
 
 /// The groups of all watched CPUs.
 #[derive(Debug)]
@@ -33,12 +33,16 @@ impl EventCounters {
     ///
     /// # Errors
     /// The reason why the second witness is absent.
-    pub fn open(cpus: &CpuSet, events: Vec<EntryEvent>) -> Result<EventCounters, AbsenceReason> {
+    pub fn open(
+        host: &Host,
+        cpus: &CpuSet,
+        events: Vec<EntryEvent>,
+    ) -> Result<EventCounters, AbsenceReason> {
         let tracepoints: Vec<PerfEvent> =
             events.iter().map(|event| PerfEvent::tracepoint(event.id)).collect();
         let mut groups = Vec::new();
         for cpu in cpus.iter() {
-            let group = EventGroup::open(cpu, &tracepoints).map_err(|e| {
+            let group = EventGroup::open(host, cpu, &tracepoints).map_err(|e| {
                 AbsenceReason::failed(format_args!("perf_event_open(2) on CPU {cpu}: {e}"))
             })?;
             groups.push((cpu, group));
@@ -102,9 +106,13 @@ pub struct ComparedCpu {
 impl SecondWitness {
     /// Starts counting what the trace records. Interrupts every CPU, and so belongs before the
     /// span.
-    pub fn arm(cpus: &CpuSet, trace: &Result<TraceRecorder<'_>, AbsenceReason>) -> SecondWitness {
+    pub fn arm(
+        host: &Host,
+        cpus: &CpuSet,
+        trace: &Result<TraceRecorder<'_>, AbsenceReason>,
+    ) -> SecondWitness {
         let counters = match trace {
-            Ok(recorder) => EventCounters::open(cpus, recorder.entry_events().to_vec()),
+            Ok(recorder) => EventCounters::open(host, cpus, recorder.entry_events().to_vec()),
             Err(_) => Err(AbsenceReason::NoTrace),
         };
         SecondWitness { counters, first: Vec::new(), compared: Vec::new() }

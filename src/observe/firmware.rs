@@ -77,7 +77,7 @@ impl<'h> SmiCounter<'h> {
             Some(true) => Err(AbsenceReason::Guest),
             _ => match smi_method(&host.read("/proc/cpuinfo").unwrap_or_default()) {
                 Ok(SmiMethod::Register) => Ok(None),
-                Ok(SmiMethod::Event(event)) => open_events(cpus, event).map(Some),
+                Ok(SmiMethod::Event(event)) => open_events(host, cpus, event).map(Some),
                 Err(why) => Err(why),
             },
         };
@@ -104,12 +104,13 @@ impl<'h> SmiCounter<'h> {
 }
 
 fn open_events(
+    host: &Host,
     cpus: &CpuSet,
     event: PerfEvent,
 ) -> Result<BTreeMap<usize, CpuEvent>, AbsenceReason> {
     let mut events = BTreeMap::new();
     for cpu in cpus.iter() {
-        events.insert(cpu, CpuEvent::open(cpu, event).map_err(|e| explain_perf(&e))?);
+        events.insert(cpu, CpuEvent::open(host, cpu, event).map_err(|e| explain_perf(&e))?);
     }
     Ok(events)
 }
@@ -197,7 +198,7 @@ mod tests {
         let host = Host::live();
         let cpus = CpuSet::single(host.online_cpus().unwrap().first().unwrap());
         // Any event will do; the CPU clock always advances.
-        match open_events(&cpus, PerfEvent::CPU_CLOCK) {
+        match open_events(&host, &cpus, PerfEvent::CPU_CLOCK) {
             Ok(events) => {
                 let counter =
                     SmiCounter { host: &host, cpus: cpus.clone(), events: Ok(Some(events)) };

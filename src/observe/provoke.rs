@@ -32,9 +32,9 @@ pub struct ProvokedInterrupt {
 ///
 /// # Errors
 /// The reason why that is not possible.
-pub fn provoke(cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
+pub fn provoke(host: &Host, cpus: &CpuSet) -> Result<ProvokedInterrupt, ProvokeFailure> {
     for cpu in cpus.iter() {
-        let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK).map_err(refused)?;
+        let clock = CpuEvent::open(host, cpu, PerfEvent::CPU_CLOCK).map_err(refused)?;
         for _ in 0..TIMES {
             clock.read().map_err(refused)?;
         }
@@ -58,20 +58,25 @@ pub fn retry_idle(host: &Host, cpus: &CpuSet) -> Vec<(usize, usize)> {
     let Ok(_stays) = host.step_aside(&CpuSet::single(here)) else { return Vec::new() };
     let Some(unsent) = count_unsent_ipis(host, here) else { return Vec::new() };
     let until = Instant::now() + RETRY_MAX;
-    cpus.iter().filter_map(|cpu| Some((cpu, interrupt_busy(cpu, &unsent, until)?))).collect()
+    cpus.iter().filter_map(|cpu| Some((cpu, interrupt_busy(host, cpu, &unsent, until)?))).collect()
 }
 
 /// Counts the IPIs that this CPU does not send because the other one is idle.
 fn count_unsent_ipis(host: &Host, here: usize) -> Option<CpuEvent> {
     let tracefs = Tracefs::find(host).ok()?;
     let format = tracefs.format(host, "sched", "sched_wake_idle_without_ipi").ok()??;
-    CpuEvent::open(here, PerfEvent::tracepoint(format.id)).ok()
+    CpuEvent::open(host, here, PerfEvent::tracepoint(format.id)).ok()
 }
 
 /// Interrupts one CPU. Returns the number of IPIs that were sent to it; `None` if it was never idle
 /// or cannot be interrupted.
-fn interrupt_busy(cpu: usize, unsent: &CpuEvent, until: Instant) -> Option<usize> {
-    let clock = CpuEvent::open(cpu, PerfEvent::CPU_CLOCK).ok()?;
+fn interrupt_busy(
+    host: &Host,
+    cpu: usize,
+    unsent: &CpuEvent,
+    until: Instant,
+) -> Option<usize> {
+    let clock = CpuEvent::open(host, cpu, PerfEvent::CPU_CLOCK).ok()?;
     let (mut tries, mut sent, mut was_idle) = (0, 0, false);
     while sent < TIMES && (tries < TIMES || Instant::now() < until) {
         let before = unsent.read().ok()?;

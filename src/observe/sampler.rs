@@ -107,6 +107,7 @@ impl SamplerProcess {
     /// # Errors
     /// The reason why the sampler cannot run.
     pub fn start(
+        host: &Host,
         cpus: &CpuSet,
         files: Vec<String>,
         threshold_ns: u64,
@@ -114,7 +115,7 @@ impl SamplerProcess {
     ) -> Result<SamplerProcess, AbsenceReason> {
         let limit_ns = nanos(span).saturating_add(GRACE_NS);
         let request = SamplerRequest::Start { cpus: cpus.clone(), files, threshold_ns, limit_ns };
-        match WorkerClient::start(&request)? {
+        match WorkerClient::start(host, &request)? {
             (worker, SamplerReply::Ready { seats: spinners, blind }) => {
                 let mut sampler = SamplerProcess { worker, spinners, rings: Vec::new(), blind };
                 sampler.open_rings();

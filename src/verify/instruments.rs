@@ -122,7 +122,7 @@ impl<'h> ActiveInstruments<'h> {
         });
         ActiveInstruments {
             host,
-            second: SecondWitness::arm(&order.cpus, &trace),
+            second: SecondWitness::arm(host, &order.cpus, &trace),
             trace,
             sampler: Err(AbsenceReason::WorkloadGiven),
             sampler_began_ns: None,
@@ -146,7 +146,7 @@ impl<'h> ActiveInstruments<'h> {
     pub fn start_sampler(&mut self, order: &WatchOrder) {
         let whole = order.warmup + order.span;
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-        self.sampler = SamplerProcess::start(&order.cpus, files, order.threshold_ns, whole);
+        self.sampler = SamplerProcess::start(self.host, &order.cpus, files, order.threshold_ns, whole);
         if let (Ok(sampler), Some(note)) = (&mut self.sampler, untrusted_clock(self.host)) {
             sampler.blind.push(note);
         }
@@ -328,9 +328,10 @@ impl<'h> ActiveInstruments<'h> {
         let mut provoked = match (&mut self.sampler, at) {
             // The sampler goes through its phases only once.
             (Ok(sampler), ControlAt::BeforeSpan) => sampler.control().or_else(|why| {
-                provoke::provoke(&order.cpus).map_err(|failure| failure.after_sampler(why))
+                provoke::provoke(self.host, &order.cpus)
+                    .map_err(|failure| failure.after_sampler(why))
             }),
-            _ => provoke::provoke(&order.cpus),
+            _ => provoke::provoke(self.host, &order.cpus),
         };
         if let Ok(provoked) = &mut provoked {
             provoked.idle = self.retry_idle(order, &before);

@@ -15,9 +15,10 @@ use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;
 use crate::survey::survey;
 use crate::tunables;
+use crate::worker::log_argument;
 use cpushield_linux::sys::signal::StopSignal;
-use cpushield_linux::{CpuSet, Host, processes::process, sys::signal};
-use std::path::Path;
+use cpushield_linux::{CpuSet, Host, sys::signal};
+use std::ffi::OsString;
 use std::time::Duration;
 
 /// How often the shield is watched. Right after a boot the system is still settling, so a shield
@@ -165,7 +166,7 @@ fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
             return trial::why_unproved(cpus, &shielded).or_else(|| {
                 let shields = journal.plans().into_iter().map(|plan| plan.shield);
                 let mut shields = shields.filter(|shield| shield.cpus.intersects(cpus));
-                shields.find_map(|shield| verify_active(&work.state_dir, &shield.name))
+                shields.find_map(|shield| verify_active(work, &shield.name))
             });
         }
         Ok(ShieldPresence::Part(_, unfinished)) => {
@@ -214,16 +215,19 @@ fn not_watched(failure: Failure) -> TrialDoubt {
 /// Verifies an active shield in a separate `verify` process. Returns why it does not hold. Other
 /// shields of this boot are interrupted a little by that. Where a program runs in the shield, the
 /// gap sampler is refused, so that program is watched instead.
-fn verify_active(state_dir: &Path, shield: &str) -> Option<TrialDoubt> {
-    let (state, time) = (state_dir.display().to_string(), format!("{SECONDS}s"));
-    let arguments = ["--state", &state, "verify", "--shield", shield, "--disturb", "--for", &time];
+fn verify_active(work: &WorkContext<'_>, shield: &str) -> Option<TrialDoubt> {
+    let mut arguments: Vec<OsString> = vec!["--state".into(), work.state_dir.clone().into()];
+    arguments.extend(work.host.log_path().map(log_argument));
+    let time = format!("{SECONDS}s");
+    let words = ["verify", "--shield", shield, "--disturb", "--for", &time];
+    arguments.extend(words.map(OsString::from));
     let refused = Some(i32::from(FailureKind::Machine.code()));
-    let verify = |more: &[&str]| {
-        let mut child = process::spawn_self(&[&arguments[..], more].concat())?;
+    let verify = |more: &[OsString]| {
+        let mut child = work.host.spawn_self(&[&arguments[..], more].concat())?;
         child.wait().map(|status| status.code())
     };
     let ended = match verify(&[]) {
-        Ok(code) if code == refused => verify(&["--busy"]),
+        Ok(code) if code == refused => verify(&["--busy".into()]),
         ended => ended,
     };
     let shield = shield.to_owned();

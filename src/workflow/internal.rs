@@ -9,7 +9,8 @@ use crate::load::{self, GentleLoadProtocol, LoadProtocol};
 use crate::observe::sampler::{self, SamplerProtocol};
 use crate::run::OPERATOR_COMMAND;
 use crate::worker::WorkerProtocol;
-use cpushield_linux::Host;
+use cpushield_linux::{EventLog, Host};
+use std::sync::Arc;
 
 /// The names of the internal subcommands.
 #[derive(Debug)]
@@ -63,12 +64,13 @@ pub enum WorkerRole {
     Measure,
 }
 
-/// Serves the process that started this one, on the live machine.
-pub fn serve(role: WorkerRole) {
+/// Serves the process that started this one, on the live machine, with the log of that process.
+pub fn serve(role: WorkerRole, log: Option<EventLog>) {
+    let host = Host::live().logging(log);
     match role {
         WorkerRole::GentleLoad => load::serve_gentle(),
-        WorkerRole::Load => load::serve_kind(&Host::live()),
-        WorkerRole::Sampler => sampler::serve(&Host::live()),
-        WorkerRole::Measure => latency::serve(&Host::live()),
+        WorkerRole::Load => load::serve_kind(&host),
+        WorkerRole::Sampler => sampler::serve(&host),
+        WorkerRole::Measure => latency::serve(&Arc::new(host)),
     }
 }

@@ -48,7 +48,7 @@ pub fn measure_window(
     let WorkContext { ui, host, .. } = work;
     let bar = ui.bar();
     bar.show_task(what);
-    let mut generator = LoadGenerator::start(request)?;
+    let mut generator = LoadGenerator::start(host, request)?;
     generator.begin();
     wait(WARMUP, &|_| {})?;
     let start_ns = monotonic_ns();

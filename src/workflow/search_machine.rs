@@ -83,8 +83,8 @@ impl<'a> LiveSearchMachine<'a> {
         if let Some(group) = place.as_ref().and_then(|place| place.group.as_deref()) {
             check_move(host, group).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         }
-        let mut load =
-            LoadGenerator::start(&load).map_err(|error| MachineTrouble::Cell(error.to_string()))?;
+        let mut load = LoadGenerator::start(host, &load)
+            .map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         load.begin();
         load.start_counting(host);
         let bar = ui.bar();

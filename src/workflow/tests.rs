@@ -12,6 +12,7 @@ use super::watch_target::WatchTarget;
 use crate::live::{CpuRole, LiveFrame};
 use crate::policy::DisturbanceConsent;
 use crate::ui::{OutputFormat, StatusLines, Ui};
+use crate::worker::log_argument;
 use cpushield_linux::{CpuSet, EventLog, TaskId};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -98,7 +99,7 @@ fn a_program_that_verify_starts_runs_where_it_is_watched() {
     let work = WorkContext { host, ..work };
     let target = WatchTarget::find(&work, None, "verify").unwrap();
     let args = run_arguments(&work, &target, &["./control".into()]);
-    assert!(args.windows(2).any(|pair| pair == ["--log".into(), log.clone().into_os_string()]));
+    assert!(args.contains(&log_argument(&log)), "{args:?}");
 }
 
 #[test]

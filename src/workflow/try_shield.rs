@@ -97,7 +97,8 @@ impl TryStage<'_> {
     /// Starts a modest load, so that the shield has something to keep away.
     fn start_load(&self) -> Result<load::GentleLoad, Failure> {
         let online = &self.trying.machine.topology.online;
-        load::start(online, 2 * self.trying.span.as_secs().saturating_add(1) + LOAD_SPARE)
+        let seconds = 2 * self.trying.span.as_secs().saturating_add(1) + LOAD_SPARE;
+        load::start(&self.work.host, online, seconds)
             .map_err(|e| Failure::machine(format!("cannot start the load: {e}")))
     }
 }

@@ -3,9 +3,9 @@
 
 use super::{WorkContext, active_shields};
 use crate::failure::Failure;
-use cpushield_linux::{
-    Error, Host, Operation, ProcessHandle, TaskId, processes::process, trace::tracefs,
-};
+use crate::worker::log_argument;
+use cpushield_linux::{Error, Host, Operation, ProcessHandle, TaskId, trace::tracefs};
+use std::ffi::OsString;
 use std::process::Child;
 use std::time::Duration;
 
@@ -30,12 +30,16 @@ impl UndoWatchdog {
     /// # Errors
     /// The process cannot be started.
     pub fn start(work: &WorkContext<'_>, shield: &str) -> Result<UndoWatchdog, Failure> {
-        let state = work.state_dir.display().to_string();
         let pid = std::process::id();
         let failed = |e| Error::io(Operation::Call, "the watchdog process", e);
         let task = i32::try_from(pid).map_err(|e| failed(std::io::Error::other(e)))?;
         let started = Host::live().task(task, task)?.id.started.to_string();
-        process::spawn_self(&[HIDDEN, "--state", &state, &pid.to_string(), &started, shield])
+        let mut words: Vec<OsString> = vec![HIDDEN.into(), "--state".into()];
+        words.push(work.state_dir.clone().into());
+        words.extend(work.host.log_path().map(log_argument));
+        words.extend([pid.to_string().into(), started.into(), shield.into()]);
+        work.host
+            .spawn_self(&words)
             .map(|child| UndoWatchdog { child })
             .map_err(|e| failed(e).into())
     }

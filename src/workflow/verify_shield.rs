@@ -24,6 +24,7 @@ use crate::verify::{
     self, COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress,
     WorstSoFar,
 };
+use crate::worker::log_argument;
 use cpushield_linux::processes::orphans::LeftBehind;
 use cpushield_linux::processes::worker_process::ChildCommand;
 use cpushield_linux::sys::clock::nanos;
@@ -391,9 +392,7 @@ pub(super) fn run_arguments(
     args.extend(quiet.then(|| "--quiet".into()));
     args.push("--state".into());
     args.push(work.state_dir.clone().into_os_string());
-    if let Some(log) = work.host.log_path() {
-        args.extend(["--log".into(), log.as_os_str().to_owned()]);
-    }
+    args.extend(work.host.log_path().map(log_argument));
     if let Some(place) = target.own_shield() {
         args.extend(["--shield".into(), place.name.clone().into()]);
         if let Some(first) = target.cpus.first().filter(|_| target.cpus != place.cpus) {

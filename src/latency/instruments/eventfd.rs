@@ -51,7 +51,7 @@ impl Instrument for EventFd {
         }
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+    fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         match EventFile::new() {
             Ok(file) => {
                 tally.set_wake_file(&file);

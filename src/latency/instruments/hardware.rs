@@ -70,7 +70,7 @@ impl Instrument for HardwareInstrument {
         Some(&HardwareInstrument)
     }
 
-    fn run(&self, _task: &ThreadTask, _tally: &LatencyStats) {
+    fn run(&self, _host: &Host, _task: &ThreadTask, _tally: &LatencyStats) {
         // Kernel threads measure.
     }
 }

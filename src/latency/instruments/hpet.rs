@@ -69,8 +69,8 @@ impl Instrument for DeviceTimer {
          specification 1.0a, 2.3."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
-        let mut hpet = HpetTimer::open().map_err(|error| match error.raw_os_error() {
+    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
+        let mut hpet = HpetTimer::open(host).map_err(|error| match error.raw_os_error() {
             Some(ENOENT) => HpetRefusal::NoHpet,
             Some(EBUSY) => HpetRefusal::NoFreeTimer,
             _ => HpetRefusal::Device { answer: error.to_string() },
@@ -102,8 +102,8 @@ impl Instrument for DeviceTimer {
         find_handlers(host, cpus)
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
-        match start_timer(task.begin_ns, task.period_ns) {
+    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats) {
+        match start_timer(host, task.begin_ns, task.period_ns) {
             Ok(mut reader) => measure(&mut reader, tally, task.settings),
             Err(error) => tally.fail(&error),
         }
@@ -139,8 +139,12 @@ fn is_hpet_timer(name: &str) -> bool {
 }
 
 /// Starts the timer.
-fn start_timer(at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
-    let mut hpet = HpetTimer::open()?;
+fn start_timer(
+    host: &Host,
+    at_ns: u64,
+    period_ns: u64,
+) -> io::Result<HpetReader<HpetDevice>> {
+    let mut hpet = HpetTimer::open(host)?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;
     let repetition = hpet.start(SECOND_NS / period_ns.max(1))?;

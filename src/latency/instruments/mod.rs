@@ -104,7 +104,7 @@ pub trait Instrument: Sync {
 
     /// Measures until the tally is stopped. Runs on the measured CPU with the requested policy, and
     /// must not allocate after the first wait.
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats);
+    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats);
 }
 
 impl fmt::Debug for dyn Instrument {

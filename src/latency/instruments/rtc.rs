@@ -55,9 +55,9 @@ impl Instrument for RealTimeClock {
          drivers/rtc/interface.c (2.6.38 to 6.12), commit 6610e0893b8b."
     }
 
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
+    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
         let path = RtcDevice::PATH;
-        match RtcDevice::open() {
+        match RtcDevice::open(host) {
             Ok(_) => Ok(()),
             Err(error) => Err(match error.raw_os_error() {
                 Some(ENOENT) => InstrumentRefusal::NoDevice { path },
@@ -78,9 +78,9 @@ impl Instrument for RealTimeClock {
         1
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         let period_ns = task.period_ns.max(1);
-        match enable_events(task.begin_ns, SECOND_NS / period_ns) {
+        match enable_events(host, task.begin_ns, SECOND_NS / period_ns) {
             Ok((clock, on_ns, took_ns)) => {
                 tally.set_blur(took_ns);
                 let due_ns = on_ns.saturating_add(period_ns);
@@ -93,12 +93,12 @@ impl Instrument for RealTimeClock {
 
 /// Enables the events. Returns the device, the earliest time they were enabled, and how long that
 /// took.
-fn enable_events(at_ns: u64, hertz: u64) -> io::Result<(RtcDevice, u64, u64)> {
+fn enable_events(host: &Host, at_ns: u64, hertz: u64) -> io::Result<(RtcDevice, u64, u64)> {
     sleep_until(at_ns)?;
     let mut tries = 0;
     loop {
         // Opened again, as events of the last try may be pending (rtc_dev_open() clears them).
-        let mut clock = RtcDevice::open()?;
+        let mut clock = RtcDevice::open(host)?;
         clock.set_rate(hertz)?;
         let on_ns = monotonic_ns();
         clock.start()?;

@@ -54,7 +54,7 @@ impl Instrument for SpinInstrument {
         true
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+    fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         let first = ClockReading::now();
         // Long enough to know the tick rate to a thousandth.
         std::thread::sleep(Duration::from_millis(20));

@@ -58,7 +58,7 @@ impl Instrument for TimerInstrument {
         Ok(())
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+    fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         let mut sleeper = TimerSleeper { due_ns: task.begin_ns, period_ns: task.period_ns.max(1) };
         measure(&mut sleeper, tally, task.settings);
     }

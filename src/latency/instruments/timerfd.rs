@@ -40,7 +40,7 @@ impl Instrument for TimerFd {
         Ok(())
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+    fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         let period_ns = task.period_ns.max(1);
         match TimerFile::new(task.begin_ns, period_ns) {
             Ok(timer) => {

@@ -48,7 +48,7 @@ impl Instrument for WakeupInstrument {
         Ok(())
     }
 
-    fn run(&self, task: &ThreadTask, tally: &LatencyStats) {
+    fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         let mut sleeper = WakeupSleeper { tally, listener: tally.listener(), method: FutexWait };
         measure(&mut sleeper, tally, task.settings);
     }

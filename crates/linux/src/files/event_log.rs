@@ -7,7 +7,7 @@
 use crate::error::{Error, ErrorCause, Operation, Result, errno_name};
 use crate::files::regular::open_regular;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,6 +60,15 @@ impl EventLog {
             Err(error) => line.push_str(&format!(": {}", error_word(error))),
         }
         self.add(&line);
+    }
+
+    /// Adds a line about an access that does not go through a host.
+    pub(crate) fn io<T>(&self, verb: Operation, what: &str, answer: &io::Result<T>) {
+        let result = match answer {
+            Ok(_) => "ok".to_owned(),
+            Err(error) => error.raw_os_error().map_or_else(|| error.to_string(), errno_name),
+        };
+        self.add(&format!("{} {what}: {result}", verb.word()));
     }
 
     fn add(&self, event: &str) {

@@ -3,6 +3,7 @@
 use super::Host;
 use crate::error::{Operation, Result};
 use crate::files::event_log::{EventLog, log_result};
+use std::io;
 use std::path::Path;
 
 impl Host {
@@ -27,5 +28,18 @@ impl Host {
         answer: Result<T>,
     ) -> Result<T> {
         log_result(self.log.as_ref(), verb, path, value, answer)
+    }
+
+    /// Writes an access that does not go through this host to the log, and returns its answer.
+    pub(crate) fn log_io<T>(
+        &self,
+        verb: Operation,
+        what: &str,
+        answer: io::Result<T>,
+    ) -> io::Result<T> {
+        if let Some(log) = &self.log {
+            log.io(verb, what, &answer);
+        }
+        answer
     }
 }

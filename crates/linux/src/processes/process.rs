@@ -169,6 +169,24 @@ impl Host {
         error
     }
 
+    /// Starts this program again with these arguments, in a separate process group, with empty
+    /// input and discarded output.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn spawn_self(&self, arguments: &[OsString]) -> io::Result<Child> {
+        let mut command = new_command("/proc/self/exe");
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let started = command.process_group(0).spawn();
+        self.log_own_command(arguments, started.as_ref().err());
+        started
+    }
+
+    /// Logs another process of this program, or why it could not be started.
+    pub(crate) fn log_own_command(&self, arguments: &[OsString], error: Option<&io::Error>) {
+        self.log_command(&[&[OsString::from("cpushield")], arguments].concat(), error);
+    }
+
     /// Logs a started program, or why it could not be started.
     pub(crate) fn log_command(&self, command: &[impl AsRef<OsStr>], error: Option<&io::Error>) {
         let Some(log) = &self.log else { return };
@@ -369,21 +387,6 @@ impl Drop for SignalForwarder {
     fn drop(&mut self) {
         self.restore();
     }
-}
-
-/// Starts this program again with these arguments, in a separate process group, with empty input
-/// and discarded output.
-///
-/// # Errors
-/// The kernel's error.
-pub fn spawn_self(arguments: &[&str]) -> io::Result<Child> {
-    new_command("/proc/self/exe")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()
 }
 
 /// The arguments of this program, its name first.

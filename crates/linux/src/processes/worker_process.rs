@@ -43,14 +43,16 @@ impl WorkerProcess {
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn start(words: &[&str]) -> io::Result<WorkerProcess> {
-        let mut child = new_command("/proc/self/exe")
+    pub fn start(host: &Host, words: &[OsString]) -> io::Result<WorkerProcess> {
+        let started = new_command("/proc/self/exe")
             .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .process_group(0)
-            .spawn()?;
+            .spawn();
+        host.log_own_command(words, started.as_ref().err());
+        let mut child = started?;
         match (child.stdin.take(), child.stdout.take()) {
             (stdin @ Some(_), Some(stdout)) => {
                 Ok(WorkerProcess { child, stdin, stdout, received: Vec::new() })
@@ -140,8 +142,7 @@ impl ChildCommand {
     /// The program cannot be started.
     pub fn start(host: &Host, words: &[OsString]) -> io::Result<ChildCommand> {
         let started = ChildCommand::spawn(words);
-        let command = [&[OsString::from("cpushield")], words].concat();
-        host.log_command(&command, started.as_ref().err());
+        host.log_own_command(words, started.as_ref().err());
         started
     }
 

@@ -1,6 +1,8 @@
 //! What a measuring thread can wait for besides sleeping: a timer file, the real-time clock, a
 //! futex in shared memory, an event file.
 
+use crate::error::Operation;
+use crate::host::Host;
 use crate::sys::clock::timespec;
 use crate::sys::device_request::DeviceRequest;
 use crate::sys::sched;
@@ -65,8 +67,10 @@ impl RtcDevice {
     ///
     /// # Errors
     /// The kernel's error: ENOENT without the device, EBUSY when another program has it open.
-    pub fn open() -> io::Result<RtcDevice> {
-        Ok(RtcDevice { file: File::open(RtcDevice::PATH)? })
+    pub fn open(host: &Host) -> io::Result<RtcDevice> {
+        let file = File::open(RtcDevice::PATH);
+        let file = host.log_io(Operation::Read, RtcDevice::PATH, file)?;
+        Ok(RtcDevice { file })
     }
 
     /// Sets how many events a second the device reports once [`RtcDevice::start`] was called.

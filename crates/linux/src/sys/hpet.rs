@@ -3,6 +3,8 @@
 //!
 //! Elsewhere: what the difference of the two means.
 
+use crate::error::Operation;
+use crate::host::Host;
 use crate::shared_memory::{MappingAccess, MemoryMapping};
 use crate::sys::device_request::DeviceRequest;
 use crate::sys::input_poll::wait_for_input;
@@ -93,8 +95,10 @@ impl HpetTimer {
     ///
     /// # Errors
     /// The kernel's error: ENOENT without the driver, EBUSY if no timer is free or there is none.
-    pub fn open() -> io::Result<HpetTimer> {
-        Ok(HpetTimer { file: File::open(HpetTimer::PATH)? })
+    pub fn open(host: &Host) -> io::Result<HpetTimer> {
+        let file = File::open(HpetTimer::PATH);
+        let file = host.log_io(Operation::Read, HpetTimer::PATH, file)?;
+        Ok(HpetTimer { file })
     }
 
     /// Maps its registers.
@@ -202,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_device_is_used_or_refused() {
-        let error = match HpetTimer::open().and_then(|hpet| hpet.page()) {
+        let error = match HpetTimer::open(&Host::live()).and_then(|hpet| hpet.page()) {
             Ok(page) => {
                 let first = page.counter();
                 while page.counter() == first {}

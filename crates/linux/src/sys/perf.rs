@@ -4,6 +4,8 @@
 //! The events do not keep the tick, because only events with a frequency do
 //! (`account_freq_event_nohz()`).
 
+use crate::error::Operation;
+use crate::host::Host;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -66,8 +68,22 @@ impl PerfEvent {
     }
 }
 
-/// Calls `perf_event_open(2)` for any task on one CPU.
+/// Opens an event for any task on one CPU, and logs that.
 fn open_on(
+    host: &Host,
+    cpu: usize,
+    event: PerfEvent,
+    read_format: u64,
+    group: Option<&File>,
+) -> io::Result<File> {
+    let answer = call_perf_event_open(cpu, event, read_format, group);
+    let PerfEvent { kind, config, .. } = event;
+    let what = format!("perf_event_open(2) on CPU {cpu}, type {kind}, config {config}");
+    host.log_io(Operation::Call, &what, answer)
+}
+
+/// Calls `perf_event_open(2)` for any task on one CPU.
+fn call_perf_event_open(
     cpu: usize,
     event: PerfEvent,
     read_format: u64,
@@ -102,8 +118,8 @@ impl CpuEvent {
     /// # Errors
     /// The kernel's error: EACCES without the privilege (`perf_event_paranoid`), ENOSYS without
     /// perf, ENOENT or EOPNOTSUPP if the kernel cannot count it.
-    pub fn open(cpu: usize, event: PerfEvent) -> io::Result<CpuEvent> {
-        open_on(cpu, event, 0, None).map(|file| CpuEvent { file })
+    pub fn open(host: &Host, cpu: usize, event: PerfEvent) -> io::Result<CpuEvent> {
+        open_on(host, cpu, event, 0, None).map(|file| CpuEvent { file })
     }
 
     /// How often the event occurred since it was opened.
@@ -143,11 +159,13 @@ impl EventGroup {
     ///
     /// # Errors
     /// As [`CpuEvent::open`]; EMFILE if this process may not open so many files.
-    pub fn open(cpu: usize, events: &[PerfEvent]) -> io::Result<EventGroup> {
+    pub fn open(host: &Host, cpu: usize, events: &[PerfEvent]) -> io::Result<EventGroup> {
         let (first, others) = events.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let leader = open_on(cpu, *first, GROUP_FORMAT, None)?;
-        let members = others.iter().map(|event| open_on(cpu, *event, GROUP_FORMAT, Some(&leader)));
-        let members = members.collect::<io::Result<_>>()?;
+        let leader = open_on(host, cpu, *first, GROUP_FORMAT, None)?;
+        let open_member = |event: &PerfEvent| {
+            open_on(host, cpu, *event, GROUP_FORMAT, Some(&leader))
+        };
+        let members = others.iter().map(open_member).collect::<io::Result<_>>()?;
         Ok(EventGroup { leader, _members: members, len: events.len() })
     }
 
@@ -185,7 +203,7 @@ mod tests {
         let cpu = cpus.iter().next().unwrap();
         let job = move || {
             sched::set_affinity(0, &crate::CpuSet::single(cpu)).unwrap();
-            let event = CpuEvent::open(cpu, switches)?;
+            let event = CpuEvent::open(&Host::live(), cpu, switches)?;
             let before = event.read()?;
             for _ in 0..20 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -196,7 +214,7 @@ mod tests {
             Ok((before, after)) => assert!(after >= before + 20, "{before} {after}"),
             Err(error) => not_run(&format!("no permission to count, or no perf: {error}")),
         }
-        let error = CpuEvent::open(usize::MAX, switches).unwrap_err();
+        let error = CpuEvent::open(&Host::live(), usize::MAX, switches).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
 
@@ -206,7 +224,7 @@ mod tests {
         let cpu = sched::affinity(0).unwrap().iter().next().unwrap();
         let job = move || {
             sched::set_affinity(0, &crate::CpuSet::single(cpu)).unwrap();
-            let group = EventGroup::open(cpu, &[switches, PerfEvent::CPU_CLOCK])?;
+            let group = EventGroup::open(&Host::live(), cpu, &[switches, PerfEvent::CPU_CLOCK])?;
             let before = group.read()?;
             for _ in 0..20 {
                 std::thread::sleep(Duration::from_millis(1));

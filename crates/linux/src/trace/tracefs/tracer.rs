@@ -4,7 +4,7 @@
 
 use super::{TraceInstance, Tracefs};
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Result};
+use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use std::fs::File;
 use std::io::{self, Read};
@@ -75,7 +75,8 @@ impl TimerlatFile {
             io::Error::from_raw_os_error(error.errno().unwrap_or(libc::EIO))
         })?;
         let path = format!("{}/{}", tracefs.root, TimerlatFile::path(cpu));
-        File::open(host.local_path(&path)).map(|file| TimerlatFile { file })
+        let file = File::open(host.local_path(&path));
+        host.log_io(Operation::Read, &path, file).map(|file| TimerlatFile { file })
     }
 
     /// Reports the return from the previous period, and waits for the next one.
