@@ -59,42 +59,47 @@ fn cause_of_culprit(culprit: &Culprit) -> Option<Cause> {
 /// of JSON documents are found too.
 #[must_use]
 pub fn find_subject(shown: &str) -> Option<ExplainSubject> {
-    let shown = shown.trim();
+    subject_under(shown.trim(), None)
+}
+
+/// Finds what explains a word under the cause that stands in front of it.
+fn subject_under(shown: &str, cause: Option<Cause>) -> Option<ExplainSubject> {
     if let Some(cause) = Cause::named(shown) {
         return Some(ExplainSubject::Cause(cause));
     }
     if let Some((first, rest)) = shown.split_once(' ')
         && let Some(cause) = cause_of_prefix(first)
     {
-        // A function can run for this cause and also interrupt other CPUs: the cause decides.
-        let known = known::find_by_name(rest).filter(|known| known.cause == cause);
-        let known = known.filter(|_| cause == Cause::Workqueue && topics::find(rest).is_none());
-        let known = known.map(ExplainSubject::Known);
-        return known.or_else(|| find_subject(rest)).or(Some(ExplainSubject::Cause(cause)));
+        return subject_under(rest, Some(cause)).or(Some(ExplainSubject::Cause(cause)));
     }
     if let Some(InterruptPurpose::Operation { operation, .. }) = InterruptPurpose::from_shown(shown)
         && let Some(group) = purpose::group_of_operation(operation)
     {
-        return Some(subject_of_name(group.function).unwrap_or(ExplainSubject::Sender(group)));
+        let subject = subject_of_name(group.function, None);
+        return Some(subject.unwrap_or(ExplainSubject::Sender(group)));
     }
     match Culprit::from_shown(shown) {
-        None => subject_of_name(shown),
+        None => subject_of_name(shown, cause),
         Some(culprit) => culprit
             .kernel_function()
-            .and_then(subject_of_name)
+            .and_then(|function| subject_of_name(function, cause))
             .or_else(|| cause_of_culprit(&culprit).map(ExplainSubject::Cause)),
     }
 }
 
-/// Finds what explains a name that the kernel gives, or another word of the tables.
-fn subject_of_name(name: &str) -> Option<ExplainSubject> {
+/// Finds what explains a name that the kernel gives, or another word of the tables. A function can
+/// run for one cause and also interrupt other CPUs: the cause in front of it decides.
+fn subject_of_name(name: &str, cause: Option<Cause>) -> Option<ExplainSubject> {
     // `do_sync_core()`, `do_sync_core: text patching`.
     let function = name.split([' ', ':', ',']).next().unwrap_or_default().trim_end_matches("()");
+    let known = known::find_by_name(function);
+    let known_under_cause = known.filter(|known| Some(known.cause) == cause);
     topics::find(function)
         .map(ExplainSubject::Topic)
+        .or_else(|| known_under_cause.map(ExplainSubject::Known))
         .or_else(|| purpose::group_of_function(function).map(ExplainSubject::Sender))
         .or_else(|| cause_of_name(name).map(ExplainSubject::Cause))
-        .or_else(|| known::find_by_name(function).map(ExplainSubject::Known))
+        .or_else(|| known.map(ExplainSubject::Known))
 }
 
 fn cause_of_name(name: &str) -> Option<Cause> {
@@ -186,6 +191,7 @@ mod tests {
             ("raised by perf_swevent_hrtimer", "ipi-irq-work"),
             ("refresh_vm_stats", "refresh_vm_stats"),
             ("workqueue refresh_vm_stats", "refresh_vm_stats"),
+            ("workqueue refresh_vm_stats (unbound)", "refresh_vm_stats"),
             ("irq/30-virtio0-", "irq/*"),
             ("IRQ 24 eth0", "irq"),
             ("kworker/u8:1", "workqueue"),

@@ -1,6 +1,7 @@
 //! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects the changes
 //! that tunables want. Pure: it reads no machine and writes nothing.
 
+mod alternatives;
 mod candidate_reason;
 mod candidates;
 mod choice_notes;
@@ -28,6 +29,7 @@ mod siblings;
 mod sites;
 
 pub use crate::documents::plan::*;
+pub use alternatives::alternatives;
 pub use candidate_reason::CandidateReason;
 pub use candidates::{CpuCandidate, list_candidates};
 use choose::choose_with_others;

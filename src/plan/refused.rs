@@ -1,5 +1,6 @@
 //! [`PlanRefusal`]: why a request cannot be planned, with hints.
 
+use super::alternatives::alternatives;
 use super::comma_list::comma_list;
 use super::node_refusal::NodeRefusal;
 use super::sibling_refusal::SiblingRefusal;
@@ -257,8 +258,7 @@ impl PlanRefusal {
             whole_node.then(|| "shield the whole node: --whole-node instead of --count".into()),
             halves.then(|| "shield single SMT siblings: --siblings share".into()),
         ];
-        let ways = ways.into_iter().flatten().enumerate();
-        ways.map(|(n, way)| if n == 0 { way } else { format!("or {way}") }).collect()
+        alternatives(ways.into_iter().flatten())
     }
 
     /// Says which exclusive cpusets leave too few CPUs.

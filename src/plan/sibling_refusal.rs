@@ -1,5 +1,6 @@
 //! [`SiblingRefusal`]: why the SMT siblings of a shield cannot be used as requested, with hints.
 
+use super::alternatives::alternatives;
 use cpushield_linux::CpuSet;
 use std::fmt;
 
@@ -121,22 +122,20 @@ impl SiblingRefusal {
                 let idle = "keep the sibling idle: --siblings idle".to_owned();
                 let idle = holder.is_none().then_some(idle);
                 let share = "share the core with housekeeping CPUs: --siblings share".to_owned();
-                let ways = whole.into_iter().chain(idle).chain([share]).enumerate();
-                ways.map(|(i, way)| if i == 0 { way } else { format!("or {way}") }).collect()
+                alternatives(whole.into_iter().chain(idle).chain([share]))
             }
-            SiblingRefusal::Taken { .. } => vec![
+            SiblingRefusal::Taken { .. } => alternatives([
                 "choose CPUs of another core".to_owned(),
-                "or share the core, which disturbs the shield a little: --siblings share"
-                    .to_owned(),
-            ],
+                "share the core, which disturbs the shield a little: --siblings share".to_owned(),
+            ]),
             SiblingRefusal::SwitchedOff { .. } | SiblingRefusal::StayOnline { .. } => {
                 vec![leave_idle]
             }
             SiblingRefusal::StopsShields { shields, .. } => {
                 let first = shields.first().cloned().unwrap_or_default();
                 let undo =
-                    format!("or take the other shield down first: cpushield undo --shield {first}");
-                vec![leave_idle, "or accept the interruption: --disturb".to_owned(), undo]
+                    format!("take the other shield down first: cpushield undo --shield {first}");
+                alternatives([leave_idle, "accept the interruption: --disturb".to_owned(), undo])
             }
         }
     }

@@ -121,10 +121,9 @@ pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
 
 /// Whether a tunable has a row among the boot parameters.
 fn is_advised(plan: &Plan, skipped: &SkippedTunable) -> bool {
-    let parameter = format!("{}=", skipped.tunable.replace('-', "_"));
     let why = InapplicableReason::OnlyAtBoot;
     skipped.reason == SkipReason::Inapplicable { why }
-        && plan.boot.iter().any(|advice| advice.parameter.starts_with(&parameter))
+        && plan.boot.iter().any(|advice| advice.tunable == skipped.tunable)
 }
 
 /// The tunables that do not apply to this machine, and in one line those that are off by default.
@@ -174,8 +173,8 @@ fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
         1 => format!("; 1 value of {tunables} is already right"),
         n => format!("; {n} values of {tunables} are already right"),
     };
-    let (same, steps): (Vec<Step>, Vec<Step>) =
-        plan.steps.iter().cloned().partition(writes_same_value);
+    let (same, steps): (Vec<&Step>, Vec<&Step>) =
+        plan.steps.iter().partition(|step| writes_same_value(step));
     let title = format!("{}{already}", many(steps.len(), "change"));
     // In full, the steps stay in the order in which they are made.
     if detail == PlanDetail::EveryChange {
@@ -218,7 +217,7 @@ fn every_step(title: String, steps: &[Step]) -> Vec<ReportBlock> {
 }
 
 /// A table of steps, summarized for each tunable.
-fn steps_table(title: String, steps: &[Step]) -> Vec<ReportBlock> {
+fn steps_table(title: String, steps: &[&Step]) -> Vec<ReportBlock> {
     if steps.is_empty() {
         return vec![ReportBlock::Heading(title)];
     }
@@ -239,7 +238,7 @@ fn steps_table(title: String, steps: &[Step]) -> Vec<ReportBlock> {
 }
 
 /// Lines for the steps of one tunable: one line with a count for each kind of step.
-fn summarize_steps(steps: &[Step]) -> Vec<String> {
+fn summarize_steps(steps: &[&Step]) -> Vec<String> {
     let mut kinds: Vec<(String, Vec<String>, usize)> = Vec::new();
     for step in steps {
         let (kind, name) = kind_and_name(step);

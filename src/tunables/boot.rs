@@ -109,13 +109,13 @@ pub(super) fn preparable(machine: &Machine, shield: &Shield) -> CpuSet {
 
 /// Advises a boot parameter for these CPUs.
 fn advise(
+    tunable: &dyn Tunable,
     name: &str,
     cpus: &CpuSet,
-    removes: &[Cause],
     reason: BootAdviceReason,
 ) -> UnresolvedCause {
-    let parameter = format!("{name}={cpus}");
-    let boot = vec![BootAdvice { parameter, removes: removes.to_vec(), reason }];
+    let (tunable, removes) = (tunable.name().to_owned(), tunable.removes().to_vec());
+    let boot = vec![BootAdvice { tunable, parameter: format!("{name}={cpus}"), removes, reason }];
     UnresolvedCause { boot, ..UnresolvedCause::default() }
 }
 
@@ -176,12 +176,8 @@ impl Tunable for NohzFull {
         let preparable = preparable(machine, shield);
         if missing.intersects(&preparable) {
             let cpus = missing.intersection(&preparable).intersection(&shield.online_cpus());
-            remains = advise(
-                "nohz_full",
-                &nohz_full.union(&preparable),
-                NOHZ_FULL.removes,
-                BootAdviceReason::TickStops { known: can_stop.is_some(), cpus },
-            );
+            let reason = BootAdviceReason::TickStops { known: can_stop.is_some(), cpus };
+            remains = advise(self, "nohz_full", &nohz_full.union(&preparable), reason);
         }
         let boot = machine.topology.boot_cpu().filter(|cpu| missing.contains(*cpu));
         remains.warnings.extend(boot.map(|cpu| PlanWarning::TickOfBootCpu { cpu }));
@@ -245,8 +241,7 @@ impl Tunable for RcuNocbs {
             return UnresolvedCause::default();
         }
         let all = offloaded.union(&preparable(machine, shield));
-        let reason = BootAdviceReason::CallbacksElsewhere;
-        advise("rcu_nocbs", &all, RCU_NOCBS.removes, reason)
+        advise(self, "rcu_nocbs", &all, BootAdviceReason::CallbacksElsewhere)
     }
 }
 

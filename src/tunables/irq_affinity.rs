@@ -144,6 +144,7 @@ impl Tunable for IrqAffinity {
         let managed = prepared.is_subset(&machine.isolation.managed_irq);
         if steerable && !managed {
             remains.boot.push(BootAdvice {
+                tunable: self.name().to_owned(),
                 parameter: managed_irq(machine, shield),
                 removes: vec![Cause::Irq],
                 reason: BootAdviceReason::ManagedIrqsElsewhere,

@@ -5,6 +5,7 @@ use super::WorkContext;
 use super::program_request::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
 use crate::failure::Failure;
+use crate::plan::alternatives;
 use crate::policy::{OperatorName, ShieldOperators};
 use crate::run::{
     self, HelperCaller, MovedProcess, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer,
@@ -290,9 +291,7 @@ fn list_rules(
         (PermittedBy::Group, Some(_)) => None,
     };
     let rule = rule.map(|rule| explain_rule(&rule));
-    let both = rule.is_some() && member.is_some();
-    let member = member.map(|member| if both { format!("or {member}") } else { member });
-    rule.into_iter().chain(member).collect()
+    alternatives(rule.into_iter().chain(member))
 }
 
 #[cfg(test)]

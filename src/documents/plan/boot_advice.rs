@@ -10,6 +10,8 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BootAdvice {
+    /// The tunable that advises it.
+    pub tunable: String,
     /// The parameter, for example `nohz_full=3 rcu_nocbs=3`.
     pub parameter: String,
     /// Causes of interruptions that it removes.
