@@ -152,16 +152,7 @@ pub fn write(
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, (files, earlier.as_ref()))
         }
-        Err(BootError::Killed) => Err(BootError::Killed),
-        Err(error) => {
-            let failures = take_back(host, store, loader, &journal, earlier.as_ref())?;
-            Err(BootError::Failed {
-                why: error.to_string(),
-                written: WrittenFiles::Loader,
-                undone: (!failures.is_empty()).then(|| failures.join("; ")),
-                hint: hint_of(&error),
-            })
-        }
+        Err(error) => Err(take_back(host, store, loader, (&journal, earlier.as_ref()), &error)),
     }
 }
 
@@ -181,21 +172,22 @@ fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool 
     journal.words == words(plan) && journal.rule == plan.rule && same_term
 }
 
-/// Restores what a failed write has written. Returns what failed.
-///
-/// # Errors
-/// Only when a test stopped the host.
+/// Restores what a failed write has written. Returns the error that `write` reports.
 fn take_back(
     host: &Host,
     store: &Store,
     loader: &dyn BootLoader,
-    journal: &BootJournal,
-    earlier: Option<&EarlierApply>,
-) -> Result<Vec<String>, BootError> {
+    (journal, earlier): (&BootJournal, Option<&EarlierApply>),
+    error: &BootError,
+) -> BootError {
+    // A test stopped the host.
+    if matches!(error, BootError::Killed) {
+        return BootError::Killed;
+    }
     // A loader with the order to boot an absent entry once boots its ordinary one.
     let disarmed = disarm_trial(host, loader, journal);
     if matches!(disarmed, Err(BootError::Killed)) {
-        return Err(BootError::Killed);
+        return BootError::Killed;
     }
     let restored = match (&journal.earlier, earlier) {
         (Some(kept), _) => restore_earlier(host, store, journal, kept).map(drop),
@@ -203,7 +195,13 @@ fn take_back(
         (None, None) => restore_all(host, store, journal).map(drop),
     };
     let failures = [disarmed, restored].into_iter().filter_map(Result::err);
-    Ok(failures.map(|error| error.to_string()).collect())
+    let failures: Vec<String> = failures.map(|error| error.to_string()).collect();
+    BootError::Failed {
+        why: error.to_string(),
+        written: WrittenFiles::Loader,
+        undone: (!failures.is_empty()).then(|| failures.join("; ")),
+        hint: hint_of(error),
+    }
 }
 
 /// Adds the units of a trial to the files that are written.
