@@ -70,12 +70,7 @@ fn count_unsent_ipis(host: &Host, here: usize) -> Option<CpuEvent> {
 
 /// Interrupts one CPU. Returns the number of IPIs that were sent to it; `None` if it was never idle
 /// or cannot be interrupted.
-fn interrupt_busy(
-    host: &Host,
-    cpu: usize,
-    unsent: &CpuEvent,
-    until: Instant,
-) -> Option<usize> {
+fn interrupt_busy(host: &Host, cpu: usize, unsent: &CpuEvent, until: Instant) -> Option<usize> {
     let clock = CpuEvent::open(host, cpu, PerfEvent::CPU_CLOCK).ok()?;
     let (mut tries, mut sent, mut was_idle) = (0, 0, false);
     while sent < TIMES && (tries < TIMES || Instant::now() < until) {

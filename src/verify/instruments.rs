@@ -146,7 +146,8 @@ impl<'h> ActiveInstruments<'h> {
     pub fn start_sampler(&mut self, order: &WatchOrder) {
         let whole = order.warmup + order.span;
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-        self.sampler = SamplerProcess::start(self.host, &order.cpus, files, order.threshold_ns, whole);
+        self.sampler =
+            SamplerProcess::start(self.host, &order.cpus, files, order.threshold_ns, whole);
         if let (Ok(sampler), Some(note)) = (&mut self.sampler, untrusted_clock(self.host)) {
             sampler.blind.push(note);
         }

@@ -139,11 +139,7 @@ fn is_hpet_timer(name: &str) -> bool {
 }
 
 /// Starts the timer.
-fn start_timer(
-    host: &Host,
-    at_ns: u64,
-    period_ns: u64,
-) -> io::Result<HpetReader<HpetDevice>> {
+fn start_timer(host: &Host, at_ns: u64, period_ns: u64) -> io::Result<HpetReader<HpetDevice>> {
     let mut hpet = HpetTimer::open(host)?;
     let page = hpet.page()?;
     sleep_until(at_ns)?;

@@ -78,8 +78,8 @@ impl Instrument for KernelInstrument {
 
     fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats) {
         // The first read starts the first period.
-        let file = sleep_until(task.begin_ns)
-            .and_then(|()| TimerlatFile::open(host, task.settings.cpu));
+        let file =
+            sleep_until(task.begin_ns).and_then(|()| TimerlatFile::open(host, task.settings.cpu));
         match file {
             Ok(file) => measure(&mut KernelCaller { file }, tally, task.settings),
             Err(error) => tally.fail(&error),

@@ -158,7 +158,11 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                SpinInstrument.run(&ThreadTask { period_ns: 0, begin_ns: 0, settings }, tally);
+                SpinInstrument.run(
+                    &Host::live(),
+                    &ThreadTask { period_ns: 0, begin_ns: 0, settings },
+                    tally,
+                );
             });
             for _ in 0..20_000 {
                 if tally.figures().samples >= 2 {

@@ -146,7 +146,7 @@ mod tests {
         };
         let task = ThreadTask { period_ns, begin_ns, settings };
         std::thread::scope(|scope| {
-            scope.spawn(|| instrument.run(&task, tally));
+            scope.spawn(|| instrument.run(&Host::live(), &task, tally));
             scope.spawn(|| instrument.drive(period_ns, begin_ns, tally));
             while tally.figures().samples < 20 {
                 std::thread::sleep(std::time::Duration::from_millis(1));

@@ -162,9 +162,8 @@ impl EventGroup {
     pub fn open(host: &Host, cpu: usize, events: &[PerfEvent]) -> io::Result<EventGroup> {
         let (first, others) = events.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let leader = open_on(host, cpu, *first, GROUP_FORMAT, None)?;
-        let open_member = |event: &PerfEvent| {
-            open_on(host, cpu, *event, GROUP_FORMAT, Some(&leader))
-        };
+        let open_member =
+            |event: &PerfEvent| open_on(host, cpu, *event, GROUP_FORMAT, Some(&leader));
         let members = others.iter().map(open_member).collect::<io::Result<_>>()?;
         Ok(EventGroup { leader, _members: members, len: events.len() })
     }
