@@ -1,6 +1,7 @@
 //! Documents that several stages exchange. They lie below all stages: a stage imports a document,
 //! and a document imports no stage. Pure data.
 
+pub mod command_line_fault;
 pub mod count_text;
 pub mod cpu_sets;
 pub mod evidence;
@@ -12,6 +13,7 @@ pub mod load_done;
 pub mod load_doubt;
 pub mod load_price;
 pub mod load_refusal;
+pub mod machine;
 pub mod machine_difference;
 pub mod plan;
 pub mod policy_plans;

@@ -1,7 +1,7 @@
 //! Compares two surveys of one machine in everything that shielding may change, to prove that the
 //! machine is as it was. Counts, states, and tasks that started or ended are no differences. Pure.
 
-use super::machine::{Machine, PlacedThread, TunableReading};
+use super::{Machine, PlacedThread, TunableReading};
 use crate::documents::machine_difference::MachineDifference;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::size::will_grow;

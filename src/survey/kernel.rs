@@ -2,8 +2,9 @@
 //! command line, clocksource.
 
 use super::Kernel;
+use super::RealtimeKind;
 use super::reader::SurveyReader;
-use super::realtime_kernel::{COKERNEL_DIRS, RealtimeKind, named_cokernel, realtime_option};
+use super::realtime_kernel::{COKERNEL_DIRS, named_cokernel, realtime_option};
 use cpushield_linux::text::first_releases::{CPUINFO_INTERRUPTS, CPUINFO_INTERRUPTS_UNTIL};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::{gzip, kconfig};

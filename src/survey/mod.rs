@@ -16,8 +16,6 @@ mod irqs;
 mod isolation;
 mod kernel;
 mod kinds;
-mod machine;
-mod machine_topology;
 pub mod other_tools;
 mod power;
 mod reader;
@@ -29,18 +27,15 @@ mod topology;
 mod tracing;
 mod virt;
 
+pub use crate::documents::command_line_fault::CommandLineFault;
+pub use crate::documents::machine::*;
 pub use crate::documents::machine_difference::MachineDifference;
 pub use command_line::{
-    CommandLineFault, IsolationKind, IsolationSetup, isolation_setup, list_rules,
-    running_list_rules,
+    IsolationKind, IsolationSetup, isolation_setup, list_rules, running_list_rules,
 };
 pub use compare::differences;
 pub use exclusive_cpusets::{exclusive_cpusets, is_of_cset};
-pub use machine::*;
-pub use machine_topology::*;
-pub use realtime_kernel::{
-    COKERNEL_NAMES, REALTIME_OPTIONS, RealtimeKind, named_cokernel, realtime_option,
-};
+pub use realtime_kernel::{COKERNEL_NAMES, REALTIME_OPTIONS, named_cokernel, realtime_option};
 
 use advice::{AdviceSource, read_advice};
 use cpushield_linux::{CpuSet, Host};

@@ -1,36 +1,9 @@
 //! Tells real-time kernels: PREEMPT_RT, and kernels with a co-kernel (RTAI, Xenomai), which handles
 //! interrupts before Linux does. Takes a release, options or the files of the running kernel. Pure.
 
+use super::RealtimeKind;
 use crate::glob;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-
-/// What makes a kernel a real-time kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum RealtimeKind {
-    /// The kernel's own real-time preemption.
-    PreemptRt,
-    /// RTAI.
-    Rtai,
-    /// Xenomai, or EVL (Xenomai 4).
-    Xenomai,
-    /// An interrupt pipeline (I-pipe, Dovetail) for RTAI or Xenomai; which of the two is unknown.
-    InterruptPipeline,
-}
-
-impl fmt::Display for RealtimeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            RealtimeKind::PreemptRt => "PREEMPT_RT",
-            RealtimeKind::Rtai => "RTAI",
-            RealtimeKind::Xenomai => "Xenomai",
-            RealtimeKind::InterruptPipeline => "interrupt pipeline for RTAI or Xenomai",
-        })
-    }
-}
 
 /// Patterns of releases of kernels with a co-kernel: `5.4.258-rtai-amd64`, `2.6.38.8-xenomai+`.
 /// They are valid in the shell's `case` too. PREEMPT_RT kernels are not known by name: the

@@ -1,7 +1,8 @@
 //! The isolation that the running kernel's command line requests.
 
+use super::super::CommandLineFault;
 use super::super::command_line::{
-    CommandLineFault, IsolationKind, IsolationSetup, isolation_setup, running_list_rules,
+    IsolationKind, IsolationSetup, isolation_setup, running_list_rules,
 };
 use super::{
     Machine, OtherTool, SettingPlace, SettingTarget, SetupError, ToolSetting, ToolSetup, ToolShield,

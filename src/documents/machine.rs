@@ -1,7 +1,12 @@
 //! The [`Machine`] document: the facts about a machine, and what could not be read and why. Plain
 //! data; absence is `None` or a [`SurveyNote`], never a zero.
 
-use super::{RealtimeKind, Topology};
+mod realtime_kind;
+mod topology;
+
+pub use realtime_kind::RealtimeKind;
+pub use topology::*;
+
 use cpushield_linux::text::first_releases::NOHZ_FULL;
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::partition::PartitionState;
@@ -141,7 +146,7 @@ pub struct SurveyFinding {
 }
 
 impl SurveyFinding {
-    pub(super) fn new(name: &str, seen: impl Into<String>, advice: &str) -> SurveyFinding {
+    pub(crate) fn new(name: &str, seen: impl Into<String>, advice: &str) -> SurveyFinding {
         SurveyFinding { name: name.to_owned(), seen: seen.into(), advice: advice.to_owned() }
     }
 }
