@@ -1,8 +1,8 @@
 //! [`AtEveryBoot`]: what every boot applies, as `status` and `undo` report it. Reads the journal of
 //! `enable` only.
 
-use super::document::Enabled;
 use super::early;
+use crate::documents::boot::Enabled;
 use cpushield_linux::Store;
 use serde::Serialize;
 

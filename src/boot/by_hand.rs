@@ -2,13 +2,13 @@
 //! replaces the menu's entries by its command line. Pure except for the
 //! loaders' traces, which [`loaders::manual_steps`] looks for.
 
-use super::document::{BootWarning, LintFinding, WantedParameter};
 use super::line::{self, ParameterConflict};
 use super::lint::LintTarget;
 use super::loaders;
 use super::menu_lst::{self, WordsOfKernel};
 use super::planned_lines::{defeats, new_findings};
 use super::running_kernel::{online_cpus, possible_cpus, shows_smt};
+use crate::documents::boot::{BootWarning, LintFinding, WantedParameter};
 use crate::survey::list_rules;
 use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;

@@ -3,7 +3,6 @@
 //! texts, so that one undo restores the text before the first change. If the later apply fails,
 //! [`EarlierApply::put_back`] restores what the earlier one wrote.
 
-use super::document::{BootJournal, FileBytes, ParameterChange, SavedFile};
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::line;
@@ -11,6 +10,7 @@ use super::loaders::{
     self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader, generator_of,
 };
 use super::restore::text_before;
+use crate::documents::boot::{BootJournal, FileBytes, ParameterChange, SavedFile};
 use cpushield_linux::{FileAttributes, Host, Store};
 use std::collections::BTreeMap;
 

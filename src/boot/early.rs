@@ -8,9 +8,9 @@ pub use super::init_files::{
     BAN_COMMAND, InitFile, MARK, OperatorHelper, StartCommand, StartTarget, files, operator_files,
 };
 
-use super::document::{Enabled, InitSystem};
 use super::error::{BootError, WrittenFiles};
 use super::init_files::{BAN, SHIELD, UNIT_MODE, operator_socket, socket_path, socket_units};
+use crate::documents::boot::{Enabled, InitSystem};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 

@@ -1,9 +1,9 @@
 //! What a plan does to each entry of the menu: the words that its command line loses and gets, and
 //! the entries that stay as they are because they are for repairs. Pure.
 
-use super::document::{EntryChange, SparedEntry, WantedParameter};
 use super::line;
 use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
+use crate::documents::boot::{EntryChange, SparedEntry, WantedParameter};
 
 /// The changes of the entries of these kernels.
 pub(super) fn find_changes(

@@ -1,6 +1,6 @@
 //! The errors of planning, writing and removing boot parameters.
 
-use super::document::{FaultyWord, LintFinding, SkippedParameter};
+use crate::documents::boot::{FaultyWord, LintFinding, SkippedParameter};
 use crate::plan::PlanRefusal;
 use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};

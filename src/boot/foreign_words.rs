@@ -2,10 +2,10 @@
 //! in the command line for new entries and images, and in the file of tuned. This program writes
 //! none of them. Only reads.
 
-use super::document::{ForeignWord, WordRemoval};
 use super::line;
 use super::loaders::locate_grub;
 use super::parameters::PARAMETERS;
+use crate::documents::boot::{ForeignWord, WordRemoval};
 use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
 

@@ -2,7 +2,7 @@
 //! One applies the shield and undoes it when it is stopped. The other bans the shielded CPUs from
 //! irqbalance, which starts later and forgets the ban when it ends. Texts only.
 
-use super::document::InitSystem;
+use crate::documents::boot::InitSystem;
 use crate::quote::{quote_for_shell, quote_for_unit};
 
 /// The line that identifies a file that cpushield wrote.

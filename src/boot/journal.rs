@@ -1,8 +1,8 @@
 //! The files of boot parameters in the state directory: the journal of boot files, and the result
 //! of the last trial. The journal survives reboots.
 
-use super::document::{BootJournal, SCHEMA, TrialEnd};
 use super::error::BootError;
+use crate::documents::boot::{BootJournal, SCHEMA, TrialEnd};
 use cpushield_linux::Store;
 
 /// The journal of boot files in the state directory.

@@ -6,7 +6,7 @@
 //! static binary (lzma-rs 0.3 and ruzstd 0.8). Where it fails, sysfs has the parameters of the
 //! running kernel that can be read there.
 
-use super::document::UnreadableModule;
+use crate::documents::boot::UnreadableModule;
 use cpushield_linux::Host;
 use cpushield_linux::text::{gzip, modinfo};
 

@@ -1,11 +1,11 @@
 //! The kernels of a boot menu: what each was built with, which of them get the parameters, and
 //! which parameters they know. Takes the menu's entries and reads the files of these kernels.
 
-use super::document::{BootKernel, KernelRule, UnknownParameter};
 use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
 use super::running_kernel::running_options;
+use crate::documents::boot::{BootKernel, KernelRule, UnknownParameter};
 use crate::glob;
 use crate::survey::{Machine, RealtimeKind, named_cokernel, realtime_option};
 use cpushield_linux::Host;

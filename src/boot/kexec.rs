@@ -3,12 +3,12 @@
 //! because the next reboot by systemd starts a loaded kernel (`reboot` in systemctl(1),
 //! SYSTEMCTL_SKIP_AUTO_KEXEC).
 
-use super::document::{BootJournal, BootPlan, UndoNote, WrittenParameters};
 use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::kernel_file;
 use super::loaders::{self, LoaderEntry, is_started_by_systemd_boot};
 use super::running_kernel::boot_id;
+use crate::documents::boot::{BootJournal, BootPlan, UndoNote, WrittenParameters};
 use cpushield_linux::{Host, Store};
 
 /// A kernel that can be loaded.

@@ -2,7 +2,7 @@
 //! that contradict, and the limit of its length. Pure. The other words stay as they are, byte for
 //! byte.
 
-use super::document::DifferentLists;
+use crate::documents::boot::DifferentLists;
 use crate::survey::{CommandLineFault, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;

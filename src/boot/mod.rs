@@ -8,8 +8,8 @@
 //!
 //! The files of `src/boot/` import downward only:
 //!
-//! 1. `document/` has the documents and the reasons, notes and warnings in them: plain data.
-//!    `error.rs` has the errors, and `journal.rs` the files of the state directory.
+//! 1. `error.rs` has the errors, and `journal.rs` the files of the state directory. The documents
+//!    are in `src/documents/boot/`.
 //! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
 //!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
 //!    `running_kernel.rs` reads what the running kernel shows, `parameter_effect.rs` whether a word
@@ -36,7 +36,6 @@
 
 mod at_every_boot;
 mod by_hand;
-mod document;
 pub mod earlier;
 pub mod early;
 mod entry_changes;
@@ -77,8 +76,8 @@ mod warnings;
 pub mod write;
 mod write_mode;
 
+pub use crate::documents::boot::*;
 pub use at_every_boot::AtEveryBoot;
-pub use document::*;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};

@@ -1,7 +1,7 @@
 //! What the running kernel shows for a word of its command line, and whether that word is in force.
 
-use super::document::WantedParameter;
 use super::running_kernel::{offloaded_cpus, possible_cpus};
+use crate::documents::boot::WantedParameter;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::{CpuSet, Host};
 

@@ -1,7 +1,6 @@
 //! Makes the parameters of a trial that has passed permanent. Where an earlier apply wrote other
 //! words, they are replaced in place, and undo restores the text before the first change.
 
-use super::document::{BootJournal, EarlierJournal, EarlierState};
 use super::earlier::EarlierApply;
 use super::error::BootError;
 use super::journal::save_journal;
@@ -10,6 +9,7 @@ use super::present_files::{PresentTexts, read_originals};
 use super::restore::{find_loader, restore_earlier_texts};
 use super::trial_unit;
 use super::write::{finish, write_files};
+use crate::documents::boot::{BootJournal, EarlierJournal, EarlierState};
 use cpushield_linux::{Host, Store};
 
 /// Makes the parameters of a trial permanent, without the words that only the trial needs.

@@ -3,10 +3,6 @@
 //! nothing itself.
 
 use super::by_hand;
-use super::document::{
-    BootKernel, BootPlan, BootReason, BootWarning, EntryChange, KernelRule, RealtimeAbsence,
-    SCHEMA, WantedParameter,
-};
 use super::entry_changes::{find_changes, find_spared};
 use super::error::BootError;
 use super::foreign_words;
@@ -24,6 +20,10 @@ use super::running_kernel::{online_cpus, possible_cpus};
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::switches::{Switch, named_switch};
 use super::warnings;
+use crate::documents::boot::{
+    BootKernel, BootPlan, BootReason, BootWarning, EntryChange, KernelRule, RealtimeAbsence,
+    SCHEMA, WantedParameter,
+};
 use crate::glob;
 use crate::plan::{PlanRefusal, Shield, choose};
 use crate::policy::{ShieldRequest, is_shield_name};

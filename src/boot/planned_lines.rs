@@ -1,12 +1,12 @@
 //! The planned parameters and the command lines of the kernels → whether each kernel can take the
 //! words, and warnings about those that it takes but that do not help. Nothing is written.
 
-use super::document::{BootWarning, LintFinding, WantedParameter};
 use super::error::BootError;
 use super::line;
 use super::lint::{LintTarget, lint_line};
 use super::loaders::{BootLoader, LoaderEntry};
 use super::running_kernel::shows_smt;
+use crate::documents::boot::{BootWarning, LintFinding, WantedParameter};
 use crate::survey::{CommandLineFault, IsolationKind, isolation_setup, list_rules};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};

@@ -1,11 +1,11 @@
 //! Boot files before the first write: their original bytes, the room for the new ones, and whether
 //! another process has changed them since they were planned. Only reads.
 
-use super::document::{BootPlan, EntryChange, FileBytes, SavedFile};
 use super::earlier::find_menu;
 use super::entry_changes::find_changes;
 use super::error::BootError;
 use super::loaders::{BootFilePlan, BootLoader, generator_of};
+use crate::documents::boot::{BootPlan, EntryChange, FileBytes, SavedFile};
 use cpushield_linux::{FileAttributes, Host, Store};
 use std::collections::BTreeMap;
 

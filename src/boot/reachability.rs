@@ -1,7 +1,7 @@
 //! Whether a user can reach the machine: a login is possible, or also a network. A trial boot in
 //! which this does not come up falls back. Reads files only, so that it works while services start.
 
-use super::document::TrialGoal;
+use crate::documents::boot::TrialGoal;
 use cpushield_linux::text::routes::{default_interfaces, default_interfaces_v6};
 use cpushield_linux::{Host, Task};
 

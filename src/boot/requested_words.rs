@@ -2,7 +2,6 @@
 //! against the names of the kernel's own document and the modules of the chosen kernels. Writes
 //! nothing.
 
-use super::document::{FaultyWord, UnknownReason, WantedParameter, WordFault};
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
 use super::parameters::{
@@ -10,6 +9,7 @@ use super::parameters::{
 };
 use super::request::UnknownWords;
 use super::{line, lint};
+use crate::documents::boot::{FaultyWord, UnknownReason, WantedParameter, WordFault};
 use crate::policy::RequestedParameter;
 use crate::registry::{nearest, nearest_spelling};
 use cpushield_linux::Host;

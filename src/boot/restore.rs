@@ -1,14 +1,14 @@
 //! Restores what [`super::write`] wrote: each boot file to its original bytes, as its journal has
 //! them. A file that another program changed since loses our parameters only.
 
-use super::document::{
-    BootJournal, EarlierJournal, EarlierState, FileBytes, FileFate, RemovedParameters, SavedFile,
-    UndoNote,
-};
 use super::error::BootError;
 use super::journal::{invalid_journal, remove_journal, save_journal};
 use super::loaders::{self, BootLoader, MenuGenerator, generator_of};
 use super::{own_unit, trial_unit};
+use crate::documents::boot::{
+    BootJournal, EarlierJournal, EarlierState, FileBytes, FileFate, RemovedParameters, SavedFile,
+    UndoNote,
+};
 use cpushield_linux::{Host, Store};
 
 /// Cancels the one boot of the trial's entry.

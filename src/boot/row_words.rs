@@ -2,7 +2,6 @@
 //! no check knows, words that this kernel lacks, and words with which the CPUs of the row do not
 //! start. Writes nothing.
 
-use super::document::{KernelRule, WordFault};
 use super::error::BootError;
 use super::kernels::{self, SelectedKernels};
 use super::lint::{LintTarget, find_unstarted};
@@ -10,6 +9,7 @@ use super::loaders::{BootLoader, FoundLoader};
 use super::request::UnknownWords;
 use super::requested_words::{check_support, find_unknown, refuse};
 use super::running_kernel;
+use crate::documents::boot::{KernelRule, WordFault};
 use crate::policy::RequestedParameter;
 use crate::survey::{Machine, list_rules};
 use cpushield_linux::text::cmdline;

@@ -1,7 +1,7 @@
 //! Lints the command line of the running kernel, with the messages of its log. Only reads.
 
-use super::document::{EffectSource, LintFinding};
 use super::lint::lint;
+use crate::documents::boot::{EffectSource, LintFinding};
 use crate::survey::{Machine, survey_isolation};
 use cpushield_linux::Host;
 

@@ -2,7 +2,6 @@
 //! files of the kernels were read before.
 
 use super::by_hand;
-use super::document::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
 use super::error::BootError;
 use super::kernels::SelectedKernels;
 use super::line;
@@ -12,6 +11,7 @@ use super::parameters::{
 };
 use super::request::{BootRequest, CpuOrigin};
 use super::running_kernel;
+use crate::documents::boot::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
 use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 

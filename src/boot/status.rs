@@ -1,15 +1,15 @@
 //! Which parameters are written, booted and in force: compares the journal, the loader's menu,
 //! `/proc/cmdline` and the kernel's files. Writes nothing.
 
-use super::document::{
-    BootDifference, BootJournal, BootStatus, LintFinding, SCHEMA, TrialState, WordStatus,
-};
 use super::error::BootError;
 use super::journal::{read_journal, read_last_trial};
 use super::parameter_effect::ParameterEffect;
 use super::running_kernel::boot_id;
 use super::running_lint::lint_running;
 use super::{early, foreign_words, line, loaders, refusals};
+use crate::documents::boot::{
+    BootDifference, BootJournal, BootStatus, LintFinding, SCHEMA, TrialState, WordStatus,
+};
 use crate::survey::survey_boot;
 use cpushield_linux::{Host, Store};
 

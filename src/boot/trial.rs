@@ -6,7 +6,6 @@
 //! The trial's entries follow all others, so neither a number nor a lost `saved_entry` can make
 //! them the default.
 
-use super::document::{BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason};
 use super::error::{BootError, WrittenFiles};
 use super::journal::{read_journal, save_last_trial};
 use super::parameter_effect::ParameterEffect;
@@ -14,6 +13,9 @@ use super::permanent::make_permanent;
 use super::restore::{disarm_trial, find_loader, restore_all, restore_earlier};
 use super::running_kernel::boot_id;
 use super::{line, refusals, trial_unit};
+use crate::documents::boot::{
+    BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason,
+};
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// What this boot shows about a trial before the shield is watched.

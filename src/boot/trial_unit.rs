@@ -1,9 +1,9 @@
 //! The systemd units of a trial: one concludes it after its boot. The other reboots the machine
 //! when no user can reach it in time.
 
-use super::document::{TrialDeadline, TrialGoal};
 use super::error::BootError;
 use super::own_unit::{self, MARK};
+use crate::documents::boot::{TrialDeadline, TrialGoal};
 use crate::quote::quote_for_unit;
 use cpushield_linux::Host;
 

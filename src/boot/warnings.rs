@@ -1,10 +1,10 @@
 //! The warnings of a boot plan: what the user should know before boot files are changed. Pure.
 
-use super::document::{BootKernel, BootWarning, SkippedParameter, WantedParameter};
 use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::named;
 use super::request::CpuOrigin;
+use crate::documents::boot::{BootKernel, BootWarning, SkippedParameter, WantedParameter};
 use crate::plan::Shield;
 use crate::policy::ShieldRequest;
 use crate::survey::{IsolationKind, Machine, isolation_setup, list_rules};

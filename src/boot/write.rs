@@ -2,10 +2,6 @@
 //! replaced as a whole. What the loader's program generates is checked before it is installed.
 //! [`super::restore`] puts the original bytes back.
 
-use super::document::{
-    BootJournal, BootPlan, EarlierJournal, EarlierState, FileBytes, ParameterChange,
-    RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
-};
 use super::earlier::EarlierApply;
 use super::error::{BootError, WrittenFiles};
 use super::journal::{read_journal, save_journal};
@@ -19,6 +15,10 @@ use super::running_kernel::boot_id;
 pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, own_unit, trial_unit};
+use crate::documents::boot::{
+    BootJournal, BootPlan, EarlierJournal, EarlierState, FileBytes, ParameterChange,
+    RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
+};
 use cpushield_linux::processes::process::locale_variables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};

@@ -1,9 +1,9 @@
 //! How the parameters of a boot plan are written. Pure.
 
-use super::document::TrialDeadline;
 use super::earlier::EarlierApply;
 use super::loaders::EntryPosition;
 use super::trial_unit::TrialProgram;
+use crate::documents::boot::TrialDeadline;
 
 /// What becomes of the default entry of the boot loader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! that `10_linux` itself prints stay as they are.
 
 use super::realtime_test::{cokernel_names, realtime_options};
-use crate::boot::document::KernelRule;
+use crate::documents::boot::KernelRule;
 use std::ops::RangeInclusive;
 
 /// The first lines of every script that cpushield writes, which identify it.

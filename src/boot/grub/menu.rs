@@ -2,7 +2,7 @@
 //! boots next. Pure; the text is never rewritten from the parsed form.
 
 use super::env;
-use crate::boot::document::NextReason;
+use crate::documents::boot::NextReason;
 use std::fmt;
 use std::iter::Peekable;
 use std::str::Chars;

@@ -1,9 +1,9 @@
 //! Compares the words of the command line with what the running kernel shows. Pure.
 
 use super::{LintTarget, lists, to_line};
-use crate::boot::document::{EffectSource, LintFinding};
 use crate::boot::line::to_word;
 use crate::boot::running_kernel::offloaded_cpus;
+use crate::documents::boot::{EffectSource, LintFinding};
 use crate::survey::{IsolationKind, IsolationSetup, Machine, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};

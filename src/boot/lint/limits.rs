@@ -1,8 +1,8 @@
 //! Findings about words that keep CPUs from starting, although other words name these CPUs. Pure.
 
 use super::LintTarget;
-use crate::boot::document::LintFinding;
 use crate::boot::line::to_word;
+use crate::documents::boot::LintFinding;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 

@@ -2,8 +2,8 @@
 //! lists without a housekeeping CPU, and a tick that cannot stop. Pure.
 
 use super::{LintTarget, to_line};
-use crate::boot::document::{BadListEffect, LintFinding};
 use crate::boot::line::to_word;
+use crate::documents::boot::{BadListEffect, LintFinding};
 use crate::registry::nearest;
 use crate::survey::{IsolationKind, IsolationSetup, isolation_setup};
 use cpushield_linux::CpuSet;

@@ -13,9 +13,9 @@ mod words;
 
 pub(super) use limits::find_unstarted;
 
-use super::document::LintFinding;
 use super::refusals;
 use super::running_kernel::has_smt;
+use crate::documents::boot::LintFinding;
 use crate::survey::{Machine, running_list_rules};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;

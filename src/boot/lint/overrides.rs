@@ -3,8 +3,8 @@
 //! twice, such as `idle=poll intel_idle.max_cstate=0`, are no finding. Pure.
 
 use super::LintTarget;
-use crate::boot::document::{LintFinding, OverrideEffect};
 use crate::boot::line::to_word;
+use crate::documents::boot::{LintFinding, OverrideEffect};
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::first_releases::{MITIGATIONS, NOWATCHDOG_WINS};
 use cpushield_linux::text::kernel_version::KernelVersion;

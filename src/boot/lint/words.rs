@@ -4,13 +4,13 @@
 //! init and for modules. Pure.
 
 use super::LintTarget;
-use crate::boot::document::{LintFinding, UnknownReason};
 use crate::boot::line::to_word;
 use crate::boot::parameters::{
     KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, meant_by_value,
     unknown_value, with_keyword,
 };
 use crate::boot::running_kernel::support;
+use crate::documents::boot::{LintFinding, UnknownReason};
 use crate::registry::nearest;
 use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};

@@ -11,11 +11,11 @@ use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, split_key,
 };
 use super::{kernel_install_hook, one_shot_entry};
-use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::kernel_file;
 use crate::boot::line;
+use crate::documents::boot::{BootWarning, NextReason};
 use cpushield_linux::Host;
 use std::cmp::Ordering;
 

@@ -1,9 +1,9 @@
 //! What a boot loader is: the trait that each of them implements, and the data that it takes and
 //! returns. A loader reads, and writes no file itself.
 
-use crate::boot::document::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
+use crate::documents::boot::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
 use cpushield_linux::Host;
 use std::collections::BTreeMap;
 

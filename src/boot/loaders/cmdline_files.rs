@@ -5,9 +5,9 @@ use super::boot_loader::{
     BootFilePlan, EarlierTexts, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
 use super::entry_purpose::find_purpose;
-use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::line;
+use crate::documents::boot::{BootWarning, EntryPurpose, NextReason};
 use cpushield_linux::Host;
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 //! crash dumps. They never get parameters, so that a machine that does not boot with the parameters
 //! can be repaired. Pure.
 
-use crate::boot::document::EntryPurpose;
+use crate::documents::boot::EntryPurpose;
 use cpushield_linux::text::cmdline;
 
 /// Parts of titles, ids and names of kernel files:

@@ -17,10 +17,10 @@ use super::cmdline_files::{
     split_key, unparsable,
 };
 use super::extlinux_adv;
-use crate::boot::document::{BootWarning, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
 use crate::boot::{kernel_file, line};
+use crate::documents::boot::{BootWarning, NextReason};
 use cpushield_linux::Host;
 
 pub(super) const FILES: &[&str] = &[

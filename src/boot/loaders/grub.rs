@@ -11,10 +11,10 @@ use super::boot_loader::{
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
 use super::systemd_boot::is_started_by_systemd_boot;
-use crate::boot::document::{BootWarning, EntryPurpose, NextReason};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
+use crate::documents::boot::{BootWarning, EntryPurpose, NextReason};
 use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
 

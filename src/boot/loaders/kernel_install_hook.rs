@@ -5,8 +5,8 @@
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
 
-use crate::boot::document::KernelRule;
 use crate::boot::grub::realtime_test::{cokernel_names, realtime_options};
+use crate::documents::boot::KernelRule;
 use cpushield_linux::Host;
 
 const DIR: &str = "/etc/kernel/install.d";

@@ -7,9 +7,9 @@
 use super::boot_loader::LoaderEntry;
 use super::grub_environment;
 use super::systemd_boot::{is_systemd_boot, read_efi_variable};
-use crate::boot::document::NextReason;
 use crate::boot::error::BootError;
 use crate::boot::grub::env;
+use crate::documents::boot::NextReason;
 use crate::glob;
 use cpushield_linux::Host;
 

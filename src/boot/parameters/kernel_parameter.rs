@@ -1,9 +1,9 @@
 //! What a kernel parameter is: its word for the command line, when it is proposed, and which
 //! kernels know it. Pure.
 
-use crate::boot::document::{ParameterSkipReason, SkippedParameter, UnknownReason};
 use crate::causes::Cause;
 use crate::change::Risk;
+use crate::documents::boot::{ParameterSkipReason, SkippedParameter, UnknownReason};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::{CPU_ISOLATION_OPTION, SOFTLOCKUP_DETECTOR_OPTION};
 use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};

@@ -1,6 +1,5 @@
 //! The documents about booting: the wanted parameters ([`BootPlan`]), the original files
-//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data; these files import no
-//! other file of the room.
+//! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data.
 
 mod answers;
 mod change;
@@ -32,7 +31,7 @@ pub use saved_file::{FileBytes, SavedFile};
 pub use warning::{BootWarning, DifferentLists};
 pub use word_fault::{FaultyWord, UnreadableModule, WordFault};
 
-use crate::survey::RealtimeKind;
+use crate::documents::machine::RealtimeKind;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -293,7 +292,7 @@ pub enum SettledAs {
     TakenBack,
 }
 
-/// What [`crate::boot::write::write`] did.
+/// What a write of kernel parameters did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WrittenParameters {

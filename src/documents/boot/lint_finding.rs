@@ -1,7 +1,7 @@
 //! What is wrong with the command line of the running kernel, and what to do about it. Pure.
 
 use super::reason::UnknownReason;
-use crate::survey::CommandLineFault;
+use crate::documents::command_line_fault::CommandLineFault;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
@@ -305,7 +305,7 @@ impl LintFinding {
     }
 
     /// The same finding with what the kernel reported about its words.
-    pub(in crate::boot) fn with_messages(mut self, reported: Vec<String>) -> LintFinding {
+    pub(crate) fn with_messages(mut self, reported: Vec<String>) -> LintFinding {
         match &mut self {
             LintFinding::NotAccepted { messages, .. }
             | LintFinding::BeyondLast { messages, .. }

@@ -1,7 +1,7 @@
 //! Why a boot plan is as it is: its CPUs and kernels, the parameters that it leaves out, and the
 //! entry that boots next. Pure.
 
-use crate::plan::{ChoiceReason, named};
+use crate::documents::plan::{ChoiceReason, named};
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::kernel_version::KernelVersion;

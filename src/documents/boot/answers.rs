@@ -5,7 +5,7 @@ use super::{SCHEMA, TrialEnd, UndoNote};
 use crate::with_text;
 use serde::Serialize;
 
-/// What [`crate::boot::write::undo`] did.
+/// What the removal of kernel parameters did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RemovedParameters {
