@@ -9,6 +9,7 @@ pub mod evidence;
 pub mod fix_reason;
 pub mod fix_report;
 pub mod inapplicable;
+pub mod latency;
 pub mod leftovers;
 pub mod load_done;
 pub mod load_doubt;

@@ -1,10 +1,10 @@
 //! The document before the first event: the request, the isolation and the machine.
 
+use super::isolation_check::check_isolation;
 use super::order::{IsolationChecking, MeasureRequest};
-use super::power::read_memory_kib;
+use super::power::{read_memory_kib, read_power};
 use super::{
-    IsolationCheck, LatencyMeasurement, MeasuredIsolation, MeasuredPower, MeasuredSetting, SCHEMA,
-    TraceUse,
+    IsolationCheck, LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
 };
 use crate::survey::Machine;
 use cpushield_linux::sys::clock::{monotonic_ns, nanos};
@@ -23,7 +23,7 @@ pub(super) fn empty_document(
     let check = match request.isolation {
         IsolationChecking::Unchecked => None,
         IsolationChecking::Checked => {
-            Some(IsolationCheck::run(host, &machine, request.guard.as_ref(), &request.cpus))
+            Some(check_isolation(host, &machine, request.guard.as_ref(), &request.cpus))
         }
     };
     LatencyMeasurement {
@@ -76,7 +76,7 @@ fn setting(
     let guest = machine.virt.guest == Some(true);
     MeasuredSetting {
         memory_kib: read_memory_kib(host),
-        power: Some(MeasuredPower::read(host, &machine, cpus)),
+        power: Some(read_power(host, &machine, cpus)),
         steal_ns: None,
         realtime: machine.kernel.is_preempt_rt(),
         kernel: machine.kernel.release,

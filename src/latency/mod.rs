@@ -35,8 +35,6 @@
 //! unless the user chooses others.
 
 mod check;
-mod document;
-mod doubt;
 mod empty_document;
 mod every_doubt;
 mod histogram;
@@ -46,7 +44,6 @@ mod kthreads;
 mod limits;
 mod measure;
 mod measurement_process;
-mod note;
 mod order;
 mod power;
 mod refusal;
@@ -61,20 +58,17 @@ mod trace;
 mod trace_witness;
 mod tracer;
 
+pub use crate::documents::latency::*;
 pub use crate::load::LoadDone;
-pub use document::*;
-pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
 pub use histogram::{HistogramError, counts, cyclictest, hdr_log, percent_of, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
-pub use isolation_check::{IsolationAnswer, IsolationCheck, IsolationWitness};
 pub use measure::measure;
 #[cfg(test)]
 pub(crate) use measure::tests::latency_of;
 pub(crate) use measurement_process::MeasurementProtocol;
 pub use measurement_process::serve;
-pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
 pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest};
-pub use power::{MeasuredPower, memory_size, read_memory_kib};
+pub use power::{read_memory_kib, read_power};
 pub use refusal::{HpetRefusal, InstrumentRefusal, ThreadRefusal, TracerRefusal};
 pub use resume::{JoinError, ResumeMismatch, find_mismatch, join_parts};
 pub use settings::{

@@ -18,7 +18,7 @@ use crate::experiment::{
 };
 use crate::failure::{Failure, FailureKind};
 use crate::json::to_json;
-use crate::latency::{self, MeasuredPower, instruments};
+use crate::latency::{self, instruments, read_power};
 use crate::survey::{Machine, survey};
 use crate::tunables;
 use cpushield_linux::sys::clock::epoch_seconds;
@@ -292,7 +292,7 @@ pub(super) fn describe_setup(
         cmdline: machine.kernel.cmdline.clone(),
         hypervisor: machine.virt.hypervisor.clone().or(guest.then(|| "unknown".to_owned())),
         memory_kib: latency::read_memory_kib(host),
-        power: MeasuredPower::read(host, machine, &cpus),
+        power: read_power(host, machine, &cpus),
         settings: machine.firmware.iter().map(|finding| finding.seen.clone()).collect(),
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::AbsenceReason;
+use crate::documents::load_done::SkippedLoad;
 use crate::documents::time_text::exact_duration;
-use crate::load::SkippedLoad;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,8 +2,8 @@
 
 use crate::documents::count_text::many;
 use crate::documents::evidence::CircumstanceChange;
+use crate::documents::load_doubt::LoadDoubt;
 use crate::documents::time_text::exact_duration;
-use crate::load::LoadDoubt;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,9 +1,18 @@
 //! The [`LatencyMeasurement`] document.
 
-use super::{IsolationCheck, LatencyDoubt, LatencyNote, MeasuredPower, ShieldBreach, ThreadDoubt};
+mod doubt;
+mod isolation_check;
+mod note;
+mod power;
+
+pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
+pub use isolation_check::{IsolationAnswer, IsolationCheck, IsolationWitness};
+pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
+pub use power::{MeasuredPower, memory_size};
+
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
+use crate::documents::load_done::LoadDone;
 use crate::documents::time_text::exact_span;
-use crate::load::LoadDone;
 use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy};
 use serde::{Deserialize, Serialize};
@@ -332,6 +341,26 @@ impl ThreadSeries {
     pub fn longest_at_most_ns(&self) -> Option<u64> {
         self.max_ns.or(self.silent_below_ns())
     }
+
+    /// Names the thread: `CPU 3, 1 ms`, `CPU 3, 1 ms (irq)`, `CPU 3` for one that never sleeps.
+    #[must_use]
+    pub fn thread(&self) -> String {
+        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
+        match self.period_ns {
+            0 => format!("CPU {}{stage}", self.cpu),
+            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact_span(period_ns)),
+        }
+    }
+
+    /// Describes its thread without the CPU: `1 ms threads`, `1 ms threads (irq)`.
+    #[must_use]
+    pub fn role(&self) -> String {
+        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
+        match self.period_ns {
+            0 => format!("threads that never sleep{stage}"),
+            period_ns => format!("{} threads{stage}", exact_span(period_ns)),
+        }
+    }
 }
 
 impl LatencyMeasurement {
@@ -367,27 +396,5 @@ impl LatencyMeasurement {
     #[must_use]
     pub fn holds(&self) -> bool {
         self.gates.iter().all(|gate| gate.held == Some(true))
-    }
-}
-
-impl ThreadSeries {
-    /// Names the thread: `CPU 3, 1 ms`, `CPU 3, 1 ms (irq)`, `CPU 3` for one that never sleeps.
-    #[must_use]
-    pub fn thread(&self) -> String {
-        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
-        match self.period_ns {
-            0 => format!("CPU {}{stage}", self.cpu),
-            period_ns => format!("CPU {}, {}{stage}", self.cpu, exact_span(period_ns)),
-        }
-    }
-
-    /// Describes its thread without the CPU: `1 ms threads`, `1 ms threads (irq)`.
-    #[must_use]
-    pub fn role(&self) -> String {
-        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
-        match self.period_ns {
-            0 => format!("threads that never sleep{stage}"),
-            period_ns => format!("{} threads{stage}", exact_span(period_ns)),
-        }
     }
 }
