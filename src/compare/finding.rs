@@ -3,8 +3,8 @@
 use super::figures::FigureDraft;
 use super::statistics::{self, GroupPairing};
 use super::{
-    ALPHA, ComparedFigure, ComparisonFinding, Estimate, FigureRow, FindingAnswer, FindingReason,
-    GivenGroup, GivenRun,
+    ALPHA, BetterDirection, ComparedFigure, ComparisonFinding, Estimate, FigureRow, FindingAnswer,
+    FindingReason, GivenGroup, GivenRun, GroupFigure,
 };
 use std::collections::BTreeMap;
 
@@ -143,6 +143,24 @@ fn estimate(pairing: &GroupPairing) -> Option<Estimate> {
 fn is_apart(GroupPairing { base, other }: &GroupPairing) -> bool {
     let is_below = base.iter().all(|a| other.iter().all(|b| a < b));
     is_below || other.iter().all(|a| base.iter().all(|b| a < b))
+}
+
+impl GroupFigure {
+    /// The median of its runs; `None` without any.
+    #[must_use]
+    pub fn median(&self) -> Option<f64> {
+        statistics::median(self.known())
+    }
+}
+
+impl FigureRow {
+    /// Whether the other group is better; `None` when the difference is not significant.
+    #[must_use]
+    pub fn is_better(&self) -> Option<bool> {
+        let differs = self.finding.answer == FindingAnswer::Differs;
+        let lower = statistics::is_other_lower(&self.base.known(), &self.other.known())?;
+        differs.then_some(lower == (self.better == BetterDirection::Lower))
+    }
 }
 
 fn row(draft: FigureDraft, finding: ComparisonFinding) -> FigureRow {

@@ -6,16 +6,13 @@
 //! A run contributes one value to each figure. The thousands of samples inside a run are not
 //! independent, so only repeated runs can show chance: with one run of each, it claims nothing.
 
-mod document;
-mod doubt;
 mod figures;
 mod finding;
 mod sequence;
 mod statistics;
 mod traits;
 
-pub use document::*;
-pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
+pub use crate::documents::comparison::*;
 pub use finding::{OneFigure, one_figure};
 pub use statistics::median;
 

@@ -3,9 +3,11 @@
 
 pub mod boot;
 pub mod command_line_fault;
+pub mod comparison;
 pub mod count_text;
 pub mod cpu_sets;
 pub mod evidence;
+pub mod experiment;
 pub mod fix_reason;
 pub mod fix_report;
 pub mod inapplicable;

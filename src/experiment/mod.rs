@@ -9,7 +9,7 @@
 //! makes a row's shield, measures a column and undoes the shield, or boots other parameters once.
 //! `journal.rs` records each step before it begins, and `unit.rs` resumes the experiment after
 //! each boot. Before each measurement, `src/latency/isolation_check.rs` asks three witnesses
-//! whether the CPUs are isolated; `row_isolation.rs` (pure) judges the row by them.
+//! whether the CPUs are isolated; `judge_isolation.rs` (pure) judges the row by them.
 //! `tests/experiment.rs` kills a simulated machine at every action and every write. `results.rs`
 //! makes the document from the journal and the measurements.
 //!
@@ -20,29 +20,22 @@
 //! experiment does. `tests/minimize/` plants the truth on a simulated machine.
 //! `src/workflow/between_ends.rs` reads what two documents say about a configuration.
 
-pub mod between;
-mod document;
 pub mod journal;
 mod judge;
+mod judge_isolation;
 pub mod matrix;
-mod reason;
 mod results;
 mod row_boot;
-mod row_isolation;
 pub mod run;
 pub mod schedule;
 pub mod search;
 mod summary;
 pub mod unit;
 
-pub use document::*;
+pub use crate::documents::experiment::*;
 pub use matrix::{Matrix, MatrixError, RowCpus, RowPlace, WrittenList};
-pub use reason::{
-    BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, UnmeasuredReason,
-};
 pub use results::collect_results;
 pub use row_boot::RowBoot;
-pub use row_isolation::RowIsolation;
 pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, run_remaining, stop};
 pub use schedule::{
     DryRun, DryRunRow, MeasurementStep, RebootPermission, Schedule, describe_dry_run, make_schedule,

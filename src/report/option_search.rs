@@ -7,11 +7,11 @@ use super::blocks::{
 use super::experiment::{environment, long_span};
 use super::table::span;
 use crate::documents::count_text::many;
-use crate::experiment::between::{Difference, DifferenceRole};
 use crate::experiment::search::{
     FixedOption, GoalDecision, OptionFate, OptionSearch, OptionState, SearchDryRun, SearchEnd,
     SearchGoal, SearchKind, SearchTrial, SequentialTest,
 };
+use crate::experiment::{Difference, DifferenceRole};
 use crate::experiment::{ExperimentRow, ExperimentState};
 use crate::plan::named;
 

@@ -12,12 +12,12 @@ use super::run_experiment::{
 };
 use super::{WorkContext, runs_as_root};
 use crate::boot::{line, loaders};
-use crate::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
     OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
     describe_search, list_only,
 };
+use crate::experiment::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission, RowIsolation};
 use crate::failure::Failure;
 use crate::json::to_json;

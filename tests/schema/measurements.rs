@@ -5,12 +5,12 @@ use cpushield::documents::evidence::VerifyDocument;
 use cpushield::documents::load_price::{LoadPrice, LoadRate, PriceDoubt, PriceOf, PricePart};
 use cpushield::documents::machine_difference::MachineDifference;
 use cpushield::documents::try_report::{self, TryReport};
-use cpushield::experiment::between::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use cpushield::experiment::journal::ExperimentJournal;
 use cpushield::experiment::search::{
     FixedOption, FixedReason, GoalObservation, OptionSearch, SearchGoal, SearchKind, SearchOption,
     SearchRequest, TrialPlan, collect_search, list_only,
 };
+use cpushield::experiment::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 use cpushield::experiment::{ExperimentSetup, Matrix, RowCpus, Schedule};
 use cpushield_linux::{CpuSet, sys::sched};
 use serde_json::Value;

@@ -4,8 +4,8 @@ use super::request::{FixedOption, SearchGoal, SearchKind, SearchOption, SearchRe
 use super::run::TrialPlan;
 use super::sequential::{GoalDecision, GoalTally, SequentialTest};
 use super::subset::{OptionSubset, SubsetEnd, SubsetTrial, TrialPurpose};
-use crate::experiment::between::{Difference, ListedReason};
 use crate::experiment::journal::ExperimentJournal;
+use crate::experiment::{Difference, ListedReason};
 use crate::experiment::{
     ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState, Matrix,
 };

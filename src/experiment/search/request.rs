@@ -5,7 +5,7 @@ use super::sequential::{GoalDecision, SequentialTest};
 use super::subset::{
     GoalObservation, OptionSubset, SearchAim, SubsetSearch, TrialPurpose, replay_search,
 };
-use crate::experiment::between::Difference;
+use crate::experiment::Difference;
 use crate::experiment::{ExperimentRow, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;

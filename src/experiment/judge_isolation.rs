@@ -1,7 +1,7 @@
 //! The checks of all runs of a row → [`RowIsolation`]. Pure.
 
 use super::RowIsolation;
-use crate::experiment::{ExperimentRow, ExperimentRun};
+use super::{ExperimentRow, ExperimentRun};
 use crate::latency::{IsolationAnswer, IsolationCheck};
 use cpushield_linux::text::cmdline;
 

@@ -1,7 +1,7 @@
 //! The doubts and notes about a comparison: about one run, two groups, or one figure. Pure.
 
 use crate::documents::evidence::{CpuDoubt, JudgeReason};
-use crate::latency::LatencyDoubt;
+use crate::documents::latency::LatencyDoubt;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! Why cells are missing, what the ranking of rows is based on, and the notes of an experiment.
 //! Pure.
 
-use crate::compare;
+use crate::documents::comparison::ALPHA;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -281,7 +281,7 @@ impl fmt::Display for ExperimentNote {
                 f,
                 "{effects} effects were tested, without a correction for multiple tests: one in \
                  {:.0} looks significant by chance alone",
-                1.0 / compare::ALPHA
+                1.0 / ALPHA
             ),
         }
     }

@@ -1,7 +1,9 @@
 //! The [`Comparison`] document.
 
-use super::statistics::is_other_lower;
-use super::{FindingReason, PairDoubt, PairNote, RunDoubt};
+mod doubt;
+
+pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
+
 use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
@@ -252,16 +254,6 @@ impl Comparison {
     }
 }
 
-impl FigureRow {
-    /// Whether the other group is better; `None` when the difference is not significant.
-    #[must_use]
-    pub fn is_better(&self) -> Option<bool> {
-        let differs = self.finding.answer == FindingAnswer::Differs;
-        let lower = is_other_lower(&self.base.known(), &self.other.known())?;
-        differs.then_some(lower == (self.better == BetterDirection::Lower))
-    }
-}
-
 impl ComparisonFinding {
     /// Why the answer is unknown, on one line.
     #[must_use]
@@ -283,11 +275,5 @@ impl GroupFigure {
         let known = self.known();
         let least = known.iter().copied().reduce(f64::min)?;
         Some((least, known.iter().copied().reduce(f64::max)?))
-    }
-
-    /// The median of its runs; `None` without any.
-    #[must_use]
-    pub fn median(&self) -> Option<f64> {
-        super::statistics::median(self.known())
     }
 }

@@ -1,8 +1,6 @@
 //! Whether the CPUs of a row were isolated, by the witnesses of every run. Pure.
 
-mod judge;
-
-use crate::latency::IsolationCheck;
+use crate::documents::latency::IsolationCheck;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -45,7 +43,8 @@ pub enum RowIsolation {
 
 impl RowIsolation {
     /// A higher rank in one run decides about the row.
-    fn rank(&self) -> u8 {
+    #[must_use]
+    pub fn rank(&self) -> u8 {
         match self {
             RowIsolation::Unchecked => 0,
             RowIsolation::Isolated | RowIsolation::Ordinary => 1,

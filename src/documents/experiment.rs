@@ -1,12 +1,23 @@
 //! The [`Experiment`] document: rows are configurations, columns are measurements, and each cell
 //! has the figures of every repetition.
 
+mod difference;
+mod reason;
+mod row_isolation;
+
+pub use difference::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
+pub use reason::{
+    BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, UnmeasuredReason,
+};
+pub use row_isolation::RowIsolation;
+
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-use super::{BestEvidence, EffectEvidence, ExperimentNote, RowIsolation, UnmeasuredReason};
-use crate::latency::{IsolationCheck, LatencyDoubt, MeasuredPower, OverLimit, Percentile};
+use crate::documents::latency::{
+    IsolationCheck, LatencyDoubt, MeasuredPower, OverLimit, Percentile,
+};
 
 /// The version of the document's format.
 pub const SCHEMA: u32 = 1;
