@@ -2,7 +2,6 @@
 //! before keeps its first original, so that undo restores the state before the shield.
 
 use super::affinities;
-use super::document::AppliedStep;
 use super::executor::PlanExecution;
 use super::hogs::{BlockedBy, RtHogs};
 use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
@@ -10,8 +9,8 @@ use super::journal_opening::append_opening;
 use super::kind::PerformedChange;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
-use super::step_result::StepDone;
 use crate::change::ChangeFault;
+use crate::documents::applied::{AppliedStep, StepDone};
 use crate::documents::plan::Step;
 use cpushield_linux::{AffinityGuard, Error, Host, Store, processes::namespaces, sys::signal};
 use std::fmt;

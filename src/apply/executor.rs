@@ -3,7 +3,7 @@
 //! everything is undone at once.
 
 use super::affinities;
-use super::document::{AppliedPlan, AppliedStep, ApplyError, ApplyProgress, UnrestoredChanges};
+use super::error::{ApplyError, ApplyProgress};
 use super::hogs::RtHogs;
 use super::join;
 use super::journal::{self, ApplyJournal, JOURNAL, JoinKind, JournalHeader, StepOriginal};
@@ -13,10 +13,10 @@ use super::load::{FoundJournal, JournalLoadError, boot_id, load};
 use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
-use super::shield_note::ShieldNote;
 use super::task_masks::TaskMasks;
 use super::{summary, undo, undo_log};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
+use crate::documents::applied::{AppliedPlan, AppliedStep, ShieldNote, UnrestoredChanges};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::files::store::{Appender, StoreLock};
 use cpushield_linux::sys::signal::StopSignal;

@@ -2,7 +2,7 @@
 //! of RCU may then run on every online CPU of their node outside `nohz_full=`
 //! (`rcutree_affinity_setting()` in kernel/rcu/tree.c, 6.12).
 
-use super::step_note::StepNote;
+use crate::documents::applied::StepNote;
 use cpushield_linux::{CpuSet, Host, Result, TaskId};
 
 /// The affinities of kernel threads before a CPU changes.

@@ -2,8 +2,8 @@
 //! before, and written where they differ afterwards. Affinities of tasks have their own step. Perf
 //! events that count on that CPU end, and only their owners can start them again.
 
-use super::step_note::{self, StepNote};
 use crate::change::{ValueComparison, chosen_word};
+use crate::documents::applied::{StepNote, step_note};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 

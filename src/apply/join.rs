@@ -7,16 +7,15 @@
 //! process has replaced.
 
 use super::affinities;
-use super::document::ApplyError;
+use super::error::ApplyError;
 use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin, StepOriginal};
 use super::journal_opening::append_opening;
-use super::kind::DriftedValue;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::original::OriginalState;
-use super::shield_note::ShieldNote;
 use super::task_masks::TaskMasks;
 use crate::change::{Change, ValueComparison};
+use crate::documents::applied::{DriftedValue, ShieldNote};
 use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::files::store::Appender;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};

@@ -13,13 +13,12 @@ mod parse;
 pub use active_shields::{
     JoinKind, JournaledShield, ReplacedChange, ShieldJoin, ShieldLeave, replaced_name,
 };
-pub use parse::{DroppedLine, JournalError, JournalOrigin};
+pub use parse::{JournalError, JournalOrigin};
 
 use super::original::OriginalState;
-use super::step_note::StepNote;
-use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use crate::change::{Change, Outcome};
+use crate::documents::applied::{ChangeFate, DroppedLine, StepDone, StepNote};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::{Error, TaskId};
 use serde::{Deserialize, Serialize};

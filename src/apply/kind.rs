@@ -2,11 +2,9 @@
 //! in `kinds`. A kind reads and writes the machine; it does not read or write the journal.
 
 use super::original::OriginalState;
-use super::step_note::StepNote;
-use super::step_result::{ChangeFate, MovedTasks, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
+use crate::documents::applied::{ChangeFate, DriftedValue, MovedTasks, StepDone, StepNote};
 use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
-use serde::Serialize;
 use std::borrow::Cow;
 
 /// One kind of change, with the values of one change.
@@ -233,16 +231,6 @@ pub enum RestoringUndo {
     /// An earlier one. Another process may have changed the file since, so it is written again
     /// only where it has the value that apply left.
     Earlier,
-}
-
-/// A value that changed since apply.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DriftedValue {
-    /// The value that apply left.
-    pub left: String,
-    /// The current value; `None` when it is gone.
-    pub now: Option<String>,
 }
 
 /// The result of one change, without its step.

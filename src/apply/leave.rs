@@ -7,9 +7,9 @@ use super::kind::{PerformedChange, RemainingShields};
 use super::kinds::kind_of;
 use super::original::OriginalState;
 use super::perform::perform;
-use super::step_result::{ChangeFate, StepDone};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome, Refusal};
+use crate::documents::applied::{ChangeFate, StepDone};
 use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host, Result};
 

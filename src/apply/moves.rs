@@ -1,9 +1,8 @@
 //! Moves every task of one cgroup into another, repeatedly until no movable task is left, as tasks
 //! fork during the move. Bound kernel threads stay; they are counted and are not a failure.
 
-use super::step_note::StepNote;
-use super::step_result::{MovedTasks, StayedTasks};
 use crate::change::{Refusal, RefusalKind};
+use crate::documents::applied::{MovedTasks, StayedTasks, StepNote};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 

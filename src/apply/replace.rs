@@ -3,7 +3,7 @@
 //! the CPUs that stay are protected all the time. If the new version cannot be applied, the new one
 //! leaves instead.
 
-use super::document::{AppliedPlan, ApplyError, ApplyProgress, UndoError, UnrestoredChanges};
+use super::error::{ApplyError, ApplyProgress, UndoError};
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::join::JoinedShield;
 use super::journal::{ApplyJournal, JoinKind, replaced_name};
@@ -12,6 +12,7 @@ use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::{join, summary, undo};
 use crate::change::Change;
+use crate::documents::applied::{AppliedPlan, UnrestoredChanges};
 use crate::documents::plan::{Plan, Shield, Step};
 use cpushield_linux::files::store::StoreLock;
 use cpushield_linux::{AffinityGuard, CpuSet, Host, Store};

@@ -4,8 +4,8 @@ use super::journal::ApplyJournal;
 use super::kind::{NOTHING, RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
 use super::original::OriginalState;
-use super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome};
+use crate::documents::applied::{ChangeFate, StepDone};
 use crate::documents::plan::{Step, StepReason};
 use cpushield_linux::{Host, Result};
 

@@ -4,7 +4,7 @@
 
 use super::journal::ApplyJournal;
 use super::load::{FoundJournal, boot_id, load};
-use super::shield_note::ShieldNote;
+use crate::documents::applied::ShieldNote;
 use crate::documents::plan::Shield;
 use crate::policy::ShieldOperators;
 use cpushield_linux::{Error, Host, Store};

@@ -5,7 +5,7 @@
 //! current state.
 
 use super::affinities;
-use super::document::{UndoError, UndoneShield, UndoneStep, UnrestoredChanges};
+use super::error::UndoError;
 use super::hogs::RtHogs;
 use super::journal::{
     self, AffinitiesDone, ApplyJournal, JOURNAL, JournalOrigin, ShieldLeave, StepFate,
@@ -18,14 +18,15 @@ use super::load::{FoundJournal, JournalLoadError, load};
 use super::original::OriginalState;
 use super::restore_affinities::{self, RestoredAffinities};
 use super::revert::{self, FileCheck};
-use super::shield_note::ShieldNote;
-use super::step_result::{ChangeFate, StepDone};
 use super::task_masks::TaskMasks;
 use super::unbound;
 use super::undo_end::{UndoEnd, current_masks};
 use super::undo_log::{UndoLog, archive_or_remove};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
+use crate::documents::applied::{
+    ChangeFate, ShieldNote, StepDone, UndoneShield, UndoneStep, UnrestoredChanges,
+};
 use crate::documents::plan::Step;
 use cpushield_linux::files::store::StoreLock;
 use cpushield_linux::{AffinityGuard, Host, Store, TaskId};

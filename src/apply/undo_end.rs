@@ -2,13 +2,12 @@
 //! shields that stay, or kept for another undo.
 
 use super::affinities;
-use super::document::{UndoError, UndoneShield, UnrestoredChanges};
+use super::error::UndoError;
 use super::journal::{self, ApplyJournal, JOURNAL, UndoDecision};
-use super::shield_note::ShieldNote;
-use super::step_result::StepDone;
 use super::task_masks::TaskMasks;
 use super::undo_log::{FORGOTTEN, archive_or_remove, forget};
 use super::undo_scope::UndoScope;
+use crate::documents::applied::{ShieldNote, StepDone, UndoneShield, UnrestoredChanges};
 use cpushield_linux::{CpuSet, Error, Host, Store, TaskId};
 
 /// An undo that has reverted what it could.

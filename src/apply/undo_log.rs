@@ -1,9 +1,8 @@
 //! The journal while undo runs, and its archive afterwards. Undo must also work on a machine with a
 //! full disk.
 
-use super::document::UndoneShield;
 use super::journal::JOURNAL;
-use super::shield_note::ShieldNote;
+use crate::documents::applied::{ShieldNote, UndoneShield};
 use cpushield_linux::files::store::Appender;
 use cpushield_linux::{Error, Store};
 

@@ -1,12 +1,12 @@
 //! Undo of a shield in all its versions: a change that was interrupted has left two, and ends
 //! first.
 
-use super::document::{ApplyError, UndoError, UndoneShield, UnrestoredChanges};
+use super::error::{ApplyError, UndoError};
 use super::journal::JOURNAL;
 use super::load::{FoundJournal, JournalLoadError, load};
-use super::shield_note::ShieldNote;
 use super::summary;
 use super::undo::undo_locked;
+use crate::documents::applied::{ShieldNote, UndoneShield, UnrestoredChanges};
 use cpushield_linux::files::store::StoreLock;
 use cpushield_linux::{CpuSet, Host, Store, processes::namespaces};
 

@@ -1,6 +1,7 @@
 //! Documents that several stages exchange. They lie below all stages: a stage imports a document,
 //! and a document imports no stage. Pure data.
 
+pub mod applied;
 pub mod boot;
 pub mod command_line_fault;
 pub mod comparison;

@@ -4,8 +4,8 @@
 use super::{ApplyJournal, JournalHeader, StepOriginal, TaskMasks};
 use super::{applied_line, join_line, opening_lines, outcome_line};
 use crate::apply::original::OriginalState;
-use crate::apply::step_result::StepDone;
 use crate::change::{Change, Outcome};
+use crate::documents::applied::StepDone;
 use crate::documents::plan::{Plan, Shield, Step};
 use cpushield_linux::{CpuSet, Error};
 use serde::{Deserialize, Serialize};

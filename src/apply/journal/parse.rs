@@ -4,8 +4,8 @@
 use super::{
     ApplyJournal, JoinKind, JournalHeader, JournalLine, SCHEMA, ShieldJoin, replaced_name,
 };
+use crate::documents::applied::DroppedLine;
 use crate::documents::plan::Plan;
-use serde::Serialize;
 use std::fmt;
 
 /// The first line of a journal, readable for every version and whatever follows.
@@ -30,23 +30,6 @@ impl JournalOrigin {
         let boot_id = serde_json::from_value(header.get("boot_id")?.clone()).ok()?;
         let plan = header.get("plan").and_then(|p| serde_json::from_value(p.clone()).ok());
         Some(JournalOrigin { boot_id, plan })
-    }
-}
-
-/// An unreadable line after `begin`, which is ignored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DroppedLine {
-    /// The line, from 1.
-    pub line: usize,
-    /// Its length in bytes.
-    pub bytes: usize,
-}
-
-impl fmt::Display for DroppedLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DroppedLine { line, bytes } = self;
-        write!(f, "line {line} of the journal ({bytes} bytes) is torn and was ignored")
     }
 }
 

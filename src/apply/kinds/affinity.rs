@@ -1,12 +1,12 @@
 //! Restricts one task to CPUs. Undo restores all affinities together (`restore_affinities`).
 
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, OlderVersion, PerformedChange, RemainingShields,
-    RevertedChange, ShieldChanges, check_same_task,
+    ChangeKind, NOTHING, OlderVersion, PerformedChange, RemainingShields, RevertedChange,
+    ShieldChanges, check_same_task,
 };
 use super::super::original::OriginalState;
-use super::super::step_result::StepDone;
 use crate::change::{Change, Outcome};
+use crate::documents::applied::{DriftedValue, StepDone};
 use cpushield_linux::{CpuSet, Host, Result, TaskId};
 
 /// The CPUs of a task.

@@ -9,9 +9,8 @@ use super::super::hotplug_side_effects::{
 };
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
-use super::super::step_note::StepNote;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
+use crate::documents::applied::{ChangeFate, StepDone, StepNote};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::borrow::Cow;
 

@@ -8,12 +8,10 @@ use super::super::hotplug_side_effects::{
     UnrestoredFile, cpuset_to_be_emptied, describe_unrestored, files_to_restore, note_unrestored,
     read_side_effects, restore_side_effects, waits_for_other_cpu, without_cpu_files,
 };
-use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
-};
+use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, RefusalKind};
+use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,12 +2,11 @@
 //! the group and the permission bits.
 
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, PerformedChange, RemainingShields, RevertedChange,
-    ShieldChanges,
+    ChangeKind, NOTHING, PerformedChange, RemainingShields, RevertedChange, ShieldChanges,
 };
 use super::super::original::OriginalState;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
+use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
 use cpushield_linux::{FileAttributes, Host, Result};
 
 /// The permission bit that lets the group write.

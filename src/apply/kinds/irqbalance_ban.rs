@@ -9,13 +9,12 @@
 //! not have, apply and undo wait for the scan before they use it.
 
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, OlderVersion, PerformedChange, RemainingShields,
-    RevertedChange, ShieldChanges,
+    ChangeKind, NOTHING, OlderVersion, PerformedChange, RemainingShields, RevertedChange,
+    ShieldChanges,
 };
 use super::super::original::OriginalState;
-use super::super::step_note::StepNote;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome};
+use crate::documents::applied::{ChangeFate, DriftedValue, StepDone, StepNote};
 use cpushield_linux::processes::irqbalance::IrqbalanceProcess;
 use cpushield_linux::{CpuSet, Error, Host, Result};
 

@@ -4,8 +4,8 @@
 use super::super::affinities;
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
-use super::super::step_result::StepDone;
 use crate::change::Outcome;
+use crate::documents::applied::StepDone;
 use cpushield_linux::{Host, Result};
 
 /// The affinities of all tasks.

@@ -1,14 +1,12 @@
 //! Creates a directory: a cgroup, or a tracing instance. Undo removes it.
 
 use super::super::groups::remove_below;
-use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, PerformedChange, RevertedChange, ShieldChanges,
-};
+use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::memory_moves::cpus_of_removal;
 use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::Outcome;
+use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// A directory to create.

@@ -6,9 +6,8 @@ use super::super::kind::{
 };
 use super::super::moves;
 use super::super::original::OriginalState;
-use super::super::step_note::StepNote;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
+use crate::documents::applied::{ChangeFate, StepDone, StepNote};
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

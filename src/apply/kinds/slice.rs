@@ -12,9 +12,8 @@ use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, S
 use super::super::memory_moves::{cpus_of_change, cpus_of_removal};
 use super::super::moves::MovedOut;
 use super::super::original::OriginalState;
-use super::super::step_note::StepNote;
-use super::super::step_result::{ChangeFate, StepDone};
 use crate::change::{Outcome, Refusal, RefusalKind, ValueComparison, slice_properties};
+use crate::documents::applied::{ChangeFate, StepDone, StepNote};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -3,16 +3,15 @@
 use super::super::blocking_writes::{cpus_to_wait_for, value_to_replace, waits_for_threads};
 use super::super::groups::group_using_cpusets;
 use super::super::kind::{
-    ChangeKind, DriftedValue, NOTHING, OlderVersion, PerformedChange, RemainingShields,
-    RestoringUndo, RevertedChange, ShieldChanges,
+    ChangeKind, NOTHING, OlderVersion, PerformedChange, RemainingShields, RestoringUndo,
+    RevertedChange, ShieldChanges,
 };
 use super::super::memory_moves::{cpus_of_change, cpus_of_disabling};
 use super::super::original::OriginalState;
-use super::super::step_note::StepNote;
-use super::super::step_result::{ChangeFate, StepDone};
 use super::super::thread_servers;
 use super::super::unbound::shown_by;
 use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
+use crate::documents::applied::{ChangeFate, DriftedValue, StepDone, StepNote};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

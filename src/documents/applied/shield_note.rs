@@ -1,7 +1,6 @@
 //! What a user should know about a shield that was applied, changed or undone. Pure.
 
-use super::journal::DroppedLine;
-use super::kind::DriftedValue;
+use super::{DriftedValue, DroppedLine};
 use crate::documents::plan::{Disturbance, NamedShield, VersionSettings, list_shields};
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;

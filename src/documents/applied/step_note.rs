@@ -163,7 +163,7 @@ fn stay(units: &[String]) -> String {
 }
 
 /// Describes files that could not be restored: the first, and the number of the others.
-pub(super) fn describe_unrestored(path: &str, why: &str, more: usize) -> String {
+pub(crate) fn describe_unrestored(path: &str, why: &str, more: usize) -> String {
     let others = match more {
         0 => String::new(),
         1 => ", and 1 more file".to_owned(),

@@ -1,6 +1,6 @@
 //! [`AppliedPolicy`]: what applying a policy did to each of its shields. Plain data.
 
-use super::document::AppliedPlan;
+use super::AppliedPlan;
 use crate::documents::plan::{Plan, Shield};
 use serde::Serialize;
 
