@@ -91,6 +91,7 @@ mod undo_scope;
 mod undo_versions;
 
 pub use crate::documents::applied::*;
+pub use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
 pub use amend::{AmendError, AmendedShield, amend};
 pub use error::{ApplyError, ApplyProgress, UndoError};
 pub use executor::{apply, check};
@@ -101,7 +102,7 @@ pub use journal::JournalError;
 pub use kinds::slice_dir;
 pub use load::JournalLoadError;
 pub use original::OriginalState;
-pub use presence::{ShieldPresence, ShieldWork, UnfinishedWork, find_shield};
+pub use presence::{ShieldPresence, find_shield};
 pub use replace::replace;
 pub use summary::{PublicShield, PublicState, read_public_state};
 pub use thread_servers::ThreadServer;

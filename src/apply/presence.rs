@@ -3,83 +3,12 @@
 
 use super::journal::ApplyJournal;
 use super::load::{FoundJournal, JournalLoadError, load};
+use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
 use cpushield_linux::{Host, Store};
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::time::Duration;
 
 /// How long a reader waits for a writer that is about to end before it reports the writer.
 const WRITER_WAIT: Duration = Duration::from_millis(300);
-
-/// A kind of work on a shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ShieldWork {
-    /// It is applied.
-    Apply,
-    /// It is undone.
-    Undo,
-    /// It is changed: `verify --fix`, `add`, `remove`.
-    Change,
-}
-
-impl fmt::Display for ShieldWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ShieldWork::Apply => "an apply",
-            ShieldWork::Undo => "an undo",
-            ShieldWork::Change => "a change to the shield",
-        })
-    }
-}
-
-/// Why a shield is neither in force nor gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "unfinished", rename_all = "kebab-case")]
-pub enum UnfinishedWork {
-    /// A process is working on it.
-    UnderWay {
-        /// The work of the process.
-        work: ShieldWork,
-        /// The process; `None` where its number is not known.
-        pid: Option<i32>,
-    },
-    /// The process that worked on it ended before it was done.
-    Interrupted {
-        /// The work of the process.
-        work: ShieldWork,
-    },
-}
-
-impl UnfinishedWork {
-    /// What to do next.
-    #[must_use]
-    pub fn advice(&self) -> &'static str {
-        match self {
-            UnfinishedWork::UnderWay { .. } => "wait until it has ended",
-            UnfinishedWork::Interrupted { work: ShieldWork::Undo } => {
-                "`cpushield undo` completes it"
-            }
-            UnfinishedWork::Interrupted { .. } => "`cpushield undo` reverts its changes",
-        }
-    }
-}
-
-impl fmt::Display for UnfinishedWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UnfinishedWork::UnderWay { work, pid: Some(pid) } => {
-                write!(f, "{work} by process {pid} is under way")
-            }
-            UnfinishedWork::UnderWay { work, pid: None } => {
-                write!(f, "{work} by another process is under way")
-            }
-            UnfinishedWork::Interrupted { work } => write!(f, "{work} was interrupted"),
-        }
-    }
-}
 
 /// The shield of this boot.
 #[derive(Debug)]

@@ -2,7 +2,6 @@
 //! recorded before the first is moved, so that `removed` can restore them.
 
 use super::confine::confine;
-use super::moved_process::MovedProcess;
 use super::order::{PRIORITY_MAX, order};
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
@@ -10,6 +9,7 @@ use super::removed::{GoneGroup, move_out};
 use super::spread::ThreadSpread;
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
 use super::{RunError, ShieldPlacement, limits, raise, record};
+use crate::documents::moved_process::MovedProcess;
 use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
 

@@ -1,26 +1,13 @@
-//! [`Drift`]: differences between what a shield left and the current state of the journal's files
-//! and tasks.
+//! Finds differences between what a shield left and the current state of the journal's files and
+//! tasks.
 
+use crate::apply;
 use crate::apply::journal::ApplyJournal;
-use crate::apply::{self, DriftedValue};
 use crate::change::Outcome;
+use crate::documents::applied::DriftedValue;
+use crate::documents::shield_status::Drift;
 use cpushield_linux::Host;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// A setting that changed since apply.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Drift {
-    /// The file or the task.
-    pub what: String,
-    /// The value that apply left.
-    pub left: String,
-    /// The current value; `None` when it is gone.
-    pub now: Option<String>,
-    /// The tunable that the setting belongs to.
-    pub tunable: String,
-}
 
 /// Finds the files, directories and tasks of an active shield that changed since apply.
 pub(super) fn find_drift(host: &Host, journal: &ApplyJournal, name: &str) -> Vec<Drift> {

@@ -21,47 +21,40 @@ mod error;
 mod left;
 mod limits;
 mod lock_limits;
-mod moved_process;
 mod operator;
 mod order;
 mod placement;
 mod raise;
 mod record;
 mod removed;
-mod shield_state;
 mod spread;
 mod start;
 mod status;
-mod status_document;
 mod task_lookup;
 mod thread_in_the_way;
-mod unchecked_part;
 mod user;
 mod version_change;
 
+pub use crate::documents::moved_process::{MovedProcess, MovedProcesses};
+pub use crate::documents::shield_status::*;
 pub use added::{CpuAssignment, add};
 pub use deadline::parse_deadline;
-pub use drift::Drift;
 pub use ended_change::end_change;
 pub use error::RunError;
 pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};
-pub use moved_process::{MovedProcess, MovedProcesses};
 pub use operator::*;
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
 pub use placement::{ChosenCpu, ShieldPlacement, check_move};
 pub use raise::threads;
-pub use record::{AddedThread, PriorityNeed, RaisedThread, RunRecord};
+pub use record::{AddedThread, PriorityNeed, RunRecord};
 pub use removed::{ReleasedPrograms, release, remove};
-pub use shield_state::{ShieldState, StateReport};
 pub use start::{
     NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, execute, lock_limit,
     ordinary, supervise,
 };
 pub use status::status;
-pub use status_document::*;
 pub use thread_in_the_way::{NoPlaceReason, ThreadInTheWay};
-pub use unchecked_part::UncheckedPart;
 pub use user::{RunUser, look_up, look_up_group, look_up_user};
 pub use version_change::VersionChange;
 

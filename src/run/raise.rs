@@ -6,9 +6,10 @@
 //! real-time threads that may run on its CPUs.
 
 use super::order::{KernelThread, StartRequirements, is_vital};
-use super::record::{OpenRecord, PriorityNeed, RaisedThread};
+use super::record::{OpenRecord, PriorityNeed};
 use super::{RunError, ShieldPlacement};
 use crate::documents::process_note::ProcessNote;
+use crate::documents::shield_status::RaisedThread;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, Task, TaskId};
 
 /// The result of lowering raised threads.

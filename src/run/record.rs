@@ -6,6 +6,7 @@
 //! or `undo` restores everything that a killed `run` changed.
 
 use super::{RunError, ShieldPlacement};
+use crate::documents::shield_status::RaisedThread;
 use cpushield_linux::{
     CpuSet, Host, RaisedLockLimit, SchedPolicy, Store, TaskId, processes::namespaces,
 };
@@ -37,23 +38,6 @@ pub struct RunRecord {
     /// Limits on locked memory that were raised for processes in a shield.
     #[serde(default)]
     pub lock_limits: Vec<RaisedLimit>,
-}
-
-/// A kernel thread that was raised.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct RaisedThread {
-    /// The thread.
-    pub task: TaskId,
-    /// Its name.
-    pub comm: String,
-    /// The CPUs it was raised for.
-    pub cpus: CpuSet,
-    /// Its original policy.
-    pub original: SchedPolicy,
-    /// The last policy it was given.
-    pub given: SchedPolicy,
 }
 
 /// A real-time thread that a change of its shield has made ordinary.

@@ -2,13 +2,13 @@
 //! or to the caller's cgroup when they were started in the shield (`destination`).
 
 use super::destination::{Destination, StartedRemoval, find_destination};
-use super::moved_process::MovedProcess;
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
 use super::{RunError, ShieldPlacement, demoted, lock_limits, raise, record};
 use crate::apply::{self, ShieldWork, UnfinishedWork};
+use crate::documents::moved_process::MovedProcess;
 use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;

@@ -2,11 +2,7 @@
 //! killed `verify` left recording.
 
 use super::drift::find_drift;
-use super::record::{self, RaisedThread};
-use super::shield_state::ShieldState;
-use super::status_document::{
-    CpuProtection, OnCpu, OnIrq, OnThread, SCHEMA, ShieldStatus, ShieldSummary, ThreadRole,
-};
+use super::record;
 use super::{RunError, ShieldPlacement, UncheckedPart};
 use crate::apply::journal::ApplyJournal;
 use crate::apply::{
@@ -15,6 +11,10 @@ use crate::apply::{
 };
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Shield;
+use crate::documents::shield_status::{
+    CpuProtection, OnCpu, OnIrq, OnThread, RaisedThread, SCHEMA, ShieldState, ShieldStatus,
+    ShieldSummary, ThreadRole,
+};
 use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::trace::tracefs;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};

@@ -1,6 +1,6 @@
 //! [`ShieldState`]: whether a shield is in force, as a tag and as a sentence.
 
-use crate::apply::{ShieldWork, UnfinishedWork};
+use super::{ShieldWork, UnfinishedWork};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;

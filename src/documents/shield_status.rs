@@ -1,12 +1,16 @@
 //! [`ShieldStatus`]: the active shields, their changes since apply, and the threads and interrupts
 //! on their CPUs. Plain data.
 
-use super::UncheckedPart;
-use super::drift::Drift;
-use super::record::RaisedThread;
-use super::shield_state::StateReport;
+mod state;
+mod unchecked_part;
+mod unfinished_work;
+
+pub use state::{ShieldState, StateReport};
+pub use unchecked_part::UncheckedPart;
+pub use unfinished_work::{ShieldWork, UnfinishedWork};
+
 use crate::policy::ShieldOperators;
-use cpushield_linux::{CpuSet, Task};
+use cpushield_linux::{CpuSet, SchedPolicy, Task, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// The version of the document's schema.
@@ -62,6 +66,37 @@ pub struct ShieldSummary {
     /// Users other than root that may enter it; `None` if only root may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<ShieldOperators>,
+}
+
+/// A setting that changed since apply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Drift {
+    /// The file or the task.
+    pub what: String,
+    /// The value that apply left.
+    pub left: String,
+    /// The current value; `None` when it is gone.
+    pub now: Option<String>,
+    /// The tunable that the setting belongs to.
+    pub tunable: String,
+}
+
+/// A kernel thread that was raised.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RaisedThread {
+    /// The thread.
+    pub task: TaskId,
+    /// Its name.
+    pub comm: String,
+    /// The CPUs it was raised for.
+    pub cpus: CpuSet,
+    /// Its original policy.
+    pub original: SchedPolicy,
+    /// The last policy it was given.
+    pub given: SchedPolicy,
 }
 
 /// The protections of a shielded CPU, and what is on it.
