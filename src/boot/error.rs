@@ -1,8 +1,8 @@
 //! The errors of planning, writing and removing boot parameters.
 
 use crate::documents::boot::{FaultyWord, LintFinding, SkippedParameter};
+use crate::documents::command_line_fault::CommandLineFault;
 use crate::plan::PlanRefusal;
-use crate::survey::CommandLineFault;
 use cpushield_linux::{CpuSet, Error};
 use std::fmt;
 

@@ -3,7 +3,8 @@
 //! byte.
 
 use crate::documents::boot::DifferentLists;
-use crate::survey::{CommandLineFault, isolation_setup};
+use crate::documents::command_line_fault::CommandLineFault;
+use crate::survey::isolation_setup;
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;

@@ -24,11 +24,12 @@ use crate::documents::boot::{
     BootKernel, BootPlan, BootReason, BootWarning, EntryChange, KernelRule, RealtimeAbsence,
     SCHEMA, WantedParameter,
 };
+use crate::documents::machine::Machine;
+use crate::documents::plan::Shield;
 use crate::glob;
-use crate::plan::{PlanRefusal, Shield, choose};
+use crate::plan::{PlanRefusal, choose};
 use crate::policy::{ShieldRequest, is_shield_name};
 use crate::registry::nearest;
-use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,8 @@ use super::lint::{LintTarget, lint_line};
 use super::loaders::{BootLoader, LoaderEntry};
 use super::running_kernel::shows_smt;
 use crate::documents::boot::{BootWarning, LintFinding, WantedParameter};
-use crate::survey::{CommandLineFault, IsolationKind, isolation_setup, list_rules};
+use crate::documents::command_line_fault::CommandLineFault;
+use crate::survey::{IsolationKind, isolation_setup, list_rules};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 

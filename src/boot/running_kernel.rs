@@ -1,7 +1,7 @@
 //! What the running kernel shows: its boot, its CPUs, and the parameters that it has.
 
 use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 use cpushield_linux::text::first_releases;
 use cpushield_linux::{CpuSet, Host, Task};
 use std::collections::BTreeMap;

@@ -2,7 +2,8 @@
 
 use super::lint::lint;
 use crate::documents::boot::{EffectSource, LintFinding};
-use crate::survey::{Machine, survey_isolation};
+use crate::documents::machine::Machine;
+use crate::survey::survey_isolation;
 use cpushield_linux::Host;
 
 /// What is wrong with the command line of the running kernel, with the kernel's messages where its

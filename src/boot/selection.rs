@@ -12,7 +12,7 @@ use super::parameters::{
 use super::request::{BootRequest, CpuOrigin};
 use super::running_kernel;
 use crate::documents::boot::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 use cpushield_linux::CpuSet;
 
 /// The kernels that a plan is for.

@@ -4,8 +4,7 @@ use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use crate::failure::{Failure, FailureKind};
-use crate::report::command_line_blocks;
-use crate::report::machine as report;
+use crate::report::{command_line_blocks, machine as report};
 use crate::ui::Ui;
 use crate::workflow::machine_survey::{
     ShieldKnowledge, SurveyResult, lint_command_line, survey_and_record,

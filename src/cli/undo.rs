@@ -4,7 +4,7 @@ use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show_done;
-use crate::apply::UnrestoredChanges;
+use crate::documents::applied::UnrestoredChanges;
 use crate::failure::{Failure, FailureKind};
 use crate::report::undo_blocks;
 use crate::ui::Ui;

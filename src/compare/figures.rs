@@ -6,7 +6,8 @@ use super::{
     GroupFigure, PairNote,
 };
 use crate::documents::evidence::Evidence;
-use crate::latency::{self, ThreadSeries};
+use crate::documents::latency::ThreadSeries;
+use crate::latency;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 

@@ -17,7 +17,8 @@ pub use finding::{OneFigure, one_figure};
 pub use statistics::median;
 
 use crate::documents::evidence::{CpuVerdict, Evidence, JudgeReason, Verdict};
-use crate::latency::{self, LatencyMeasurement};
+use crate::documents::latency::LatencyMeasurement;
+use crate::latency;
 use std::fmt;
 
 /// A group of runs to compare.

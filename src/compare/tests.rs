@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::documents::evidence::{CpuEvidence, PositiveControl, WatchedMachine, WatchedWorkload};
-use crate::latency::{MeasuredPower, ThreadDoubt, latency_of};
-use crate::load::LoadDone;
+use crate::documents::latency::{MeasuredPower, ThreadDoubt};
+use crate::documents::load_done::LoadDone;
+use crate::latency::latency_of;
 
 /// A run that began at this second; its worst is `worst_us`, and everything else is faster.
 fn run(name: &str, began_s: u64, worst_us: u64) -> GivenRun {

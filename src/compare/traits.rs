@@ -2,7 +2,7 @@
 
 use super::{DifferenceScope, GivenGroup, GivenRun, PairDoubt, SetupDifference};
 use crate::documents::evidence::{Evidence, WatchedWorkload};
-use crate::latency::{LatencyMeasurement, MeasuredPower, memory_size};
+use crate::documents::latency::{LatencyMeasurement, MeasuredPower, memory_size};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 

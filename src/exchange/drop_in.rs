@@ -1,7 +1,7 @@
 //! [`Plan`] → a drop-in for a systemd service that runs on the shielded CPUs. Pure.
 
+use crate::documents::machine::{CgroupMode, Machine};
 use crate::documents::plan::Plan;
-use crate::survey::{CgroupMode, Machine};
 use std::fmt;
 
 /// Why a drop-in cannot put a service into the shield.

@@ -9,7 +9,8 @@ use super::{
     BestEvidence, BestRow, ComparedUnit, EffectEvidence, EffectMeaning, Experiment, ExperimentNote,
     ExperimentRow, OptionEffect,
 };
-use crate::compare::{self, ComparisonFinding, FindingAnswer, OneFigure, median};
+use crate::compare::{self, OneFigure, median};
+use crate::documents::comparison::{ComparisonFinding, FindingAnswer};
 use std::collections::BTreeSet;
 
 /// A column and the period of its threads.
@@ -266,11 +267,11 @@ fn find_refused(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::latency::{IsolationCheck, IsolationWitness};
     use crate::experiment::{
         ExperimentCell, ExperimentColumn, ExperimentRun, ExperimentSetup, ExperimentState,
         MissedRepetition, RankedFigure, RowIsolation, SCHEMA, ThreadTrack, UnmeasuredReason,
     };
-    use crate::latency::{IsolationCheck, IsolationWitness};
     use cpushield_linux::CpuSet;
 
     /// A row with these options, separated by blanks.

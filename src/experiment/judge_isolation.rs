@@ -2,7 +2,7 @@
 
 use super::RowIsolation;
 use super::{ExperimentRow, ExperimentRun};
-use crate::latency::{IsolationAnswer, IsolationCheck};
+use crate::documents::latency::{IsolationAnswer, IsolationCheck};
 use cpushield_linux::text::cmdline;
 
 impl RowIsolation {
@@ -46,8 +46,8 @@ fn requests_isolation(row: &ExperimentRow) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::latency::IsolationWitness;
     use crate::experiment::ExperimentRun;
-    use crate::latency::IsolationWitness;
     use cpushield_linux::CpuSet;
     use std::collections::BTreeMap;
 

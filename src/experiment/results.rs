@@ -6,7 +6,7 @@ use super::{
     Experiment, ExperimentCell, ExperimentNote, ExperimentRow, Matrix, MissedRepetition,
     RowIsolation, SCHEMA, Schedule, UnmeasuredReason, make_schedule, summarize,
 };
-use crate::latency::LatencyMeasurement;
+use crate::documents::latency::LatencyMeasurement;
 
 /// Collects the results of an experiment so far.
 #[must_use]
@@ -108,8 +108,9 @@ fn list_notes(matrix: &Matrix) -> Vec<ExperimentNote> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::latency::{IsolationCheck, IsolationWitness, LatencyMeasurement};
     use crate::experiment::RebootPermission;
-    use crate::latency::{IsolationCheck, IsolationWitness, LatencyMeasurement, latency_of};
+    use crate::latency::latency_of;
     use cpushield_linux::CpuSet;
 
     /// A measurement of CPU 3 before which the witnesses (kernel, PID 1, probe) showed it as

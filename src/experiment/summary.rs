@@ -2,9 +2,9 @@
 //! Pure.
 
 use super::{ExperimentRun, LoadAchieved, ThreadTrack};
-use crate::latency::{
-    LatencyMeasurement, LoadDone, OverLimit, Percentile, ThreadSeries, percent_of,
-};
+use crate::documents::latency::{LatencyMeasurement, OverLimit, Percentile, ThreadSeries};
+use crate::documents::load_done::LoadDone;
+use crate::latency::percent_of;
 
 /// Summarizes a measurement whose whole document is in `file`.
 #[must_use]

@@ -6,7 +6,7 @@ use super::power::{read_memory_kib, read_power};
 use super::{
     IsolationCheck, LatencyMeasurement, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse,
 };
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 use cpushield_linux::sys::clock::{monotonic_ns, nanos};
 use cpushield_linux::{CpuSet, Host};
 

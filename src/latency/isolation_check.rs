@@ -2,7 +2,7 @@
 //! affinity of PID 1, and busy threads that nothing pins.
 
 use super::{IsolationCheck, IsolationWitness, ShieldMonitor};
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 use cpushield_linux::processes::placement_probe::probe_placement;
 use cpushield_linux::{CpuSet, Host};
 use std::time::Duration;

@@ -492,10 +492,9 @@ fn note_blur(placement: &ThreadPlacement, figures: &LatencyFigures) -> Option<La
 pub(super) mod tests {
     use super::*;
     use crate::documents::evidence::{Gate, GateFinding};
-    use crate::latency::GuardBreach;
-    use crate::latency::{MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
-    use crate::load::LoadDone;
-    use crate::load::LoadDoubt;
+    use crate::documents::load_done::LoadDone;
+    use crate::documents::load_doubt::LoadDoubt;
+    use crate::latency::{GuardBreach, MeasuredIsolation, MeasuredSetting, SCHEMA, TraceUse};
     use crate::policy::LatencyLimits;
     use cpushield_linux::SchedPolicy;
 

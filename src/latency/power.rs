@@ -1,7 +1,7 @@
 //! Reads the power management, the memory and the stolen time of a machine, for the document.
 
 use super::MeasuredPower;
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 use cpushield_linux::text::stat;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;

@@ -8,8 +8,9 @@ use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
     ThreadSeries, WorstTimeline, histogram,
 };
+use crate::documents::load_done::{LoadDone, requested_words};
 use crate::documents::time_text::exact_duration;
-use crate::load::{LoadDone, LoadRequest, WantedLoad, requested_words};
+use crate::load::{LoadRequest, WantedLoad};
 use crate::policy::LatencyLimits;
 use std::collections::BTreeSet;
 use std::fmt;

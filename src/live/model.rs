@@ -2,8 +2,8 @@
 
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{CpuDoubt, InterruptionCount, WitnessKind};
+use crate::documents::machine::{Cpu, Topology};
 use crate::observe::counters::{self, CounterSnapshot};
-use crate::survey::{Cpu, Topology};
 use crate::trace::TraceEvidence;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::stat::{CpuTime, UserTicks};

@@ -2,8 +2,9 @@
 //! the tracepoints that the trace records. A read interrupts the CPU once. Between two reads the
 //! counters cost the CPU nothing while it stays in user mode.
 
-use crate::documents::evidence::{AbsenceReason, EntryClass};
-use crate::documents::evidence::{CountedTime, EventEvidence, WitnessDoubt, check_coverage};
+use crate::documents::evidence::{
+    AbsenceReason, CountedTime, EntryClass, EventEvidence, WitnessDoubt, check_coverage,
+};
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::sys::perf::{EventGroup, GroupReading, PerfEvent};

@@ -4,9 +4,9 @@
 use super::candidate_reason::CandidateReason;
 use super::choose::{CpuChoice, choose};
 use super::groups::{CpuGroup, groups};
+use crate::documents::machine::Machine;
 use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
-use crate::survey::Machine;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::Serialize;

@@ -2,9 +2,9 @@
 
 use super::groups::{CpuGroup, groups, touched_groups};
 use super::sites::exhausted_nodes;
+use crate::documents::machine::{CoreKind, Machine};
 use crate::documents::plan::{ChoiceReason, ChoiceWarning};
 use crate::policy::Siblings;
-use crate::survey::{CoreKind, Machine};
 use cpushield_linux::CpuSet;
 
 /// Reasons and warnings of a choice.

@@ -15,9 +15,9 @@ use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
 use super::sites::{choose_mems, exhausted_nodes, online_of_nodes};
+use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
 /// The CPUs of a shield, and why they were chosen.
@@ -233,9 +233,9 @@ fn check_list(
 mod tests {
     use super::super::fake::{irq, machine, plain, set};
     use super::*;
+    use crate::documents::machine::{CgroupMode, CoreKind, IrqMovability, KindSource};
     use crate::documents::plan::RemoteMemoryReason;
     use crate::policy::ShareLevel;
-    use crate::survey::{CgroupMode, CoreKind, IrqMovability, KindSource};
     use cpushield_linux::text::kernel_version::KernelVersion;
 
     fn chosen(machine: &Machine, request: &ShieldRequest) -> String {

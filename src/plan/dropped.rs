@@ -63,8 +63,8 @@ mod tests {
     use super::super::fake::plain;
     use super::super::{MachineWideEffect, plan, plan_with_others};
     use super::*;
+    use crate::documents::machine::{Machine, TunableReading};
     use crate::policy::ShieldRequest;
-    use crate::survey::{Machine, TunableReading};
 
     const FILE: &str = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
     const NAME: &str = "mce-check-interval";

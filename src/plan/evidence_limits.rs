@@ -2,8 +2,8 @@
 //! A fact that the survey does not have limits nothing.
 
 use crate::documents::evidence::AbsenceReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{EvidenceLimit, Shield};
-use crate::survey::Machine;
 
 /// Finds the limits for the CPUs of a shield that run programs.
 pub(super) fn find_evidence_limits(machine: &Machine, shield: &Shield) -> Vec<EvidenceLimit> {

@@ -1,6 +1,7 @@
 //! Hand-made machines for tests.
 
-use crate::survey::{Cache, Cpu, Irq, IrqMovability, Machine, Node, PlacedThread, SCHEMA};
+use crate::documents::machine::{Cache, Cpu, Irq, IrqMovability, Machine, Node, PlacedThread};
+use crate::survey::SCHEMA;
 use cpushield_linux::{CpuSet, Task, TaskId};
 
 /// Parses a CPU list.

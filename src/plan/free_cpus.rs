@@ -1,7 +1,8 @@
 //! `Machine` + active shields → [`FreeCpus`]: the online CPUs that are in no shield, by NUMA node
 //! and last-level cache, and what holds the others. Pure.
 
-use crate::survey::{Cache, CpusetGroup, Machine, exclusive_cpusets};
+use crate::documents::machine::{Cache, CpusetGroup, Machine};
+use crate::survey::exclusive_cpusets;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 use std::fmt;
@@ -145,7 +146,7 @@ fn shield_of_group(group: &CpusetGroup) -> Option<(String, CpuSet)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::survey::Cpu;
+    use crate::documents::machine::Cpu;
 
     fn set(list: &str) -> CpuSet {
         list.parse().unwrap()

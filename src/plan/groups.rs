@@ -1,6 +1,6 @@
 //! Groups of CPUs that share a core or a cache. Pure.
 
-use crate::survey::{Cpu, Topology};
+use crate::documents::machine::{Cpu, Topology};
 use cpushield_linux::CpuSet;
 
 /// What the CPUs of a group share.

@@ -3,7 +3,7 @@
 
 use super::{Plan, SkipReason, Step, step};
 use crate::change::{Change, EffectTime, Outcome, Risk};
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 use crate::tunables::{TUNABLES, Tunable, WantedChanges};
 use std::collections::BTreeSet;
 
@@ -103,9 +103,9 @@ mod tests {
     use super::super::fake::{irq, plain, set, thread};
     use super::*;
     use crate::change::RefusalKind;
+    use crate::documents::machine::{CgroupMode, IrqMovability, TunableReading};
     use crate::plan::plan;
     use crate::policy::ShieldRequest;
-    use crate::survey::{CgroupMode, IrqMovability, TunableReading};
 
     const STAT: &str = "/proc/sys/vm/stat_interval";
     const TIMERS: &str = "/proc/sys/kernel/timer_migration";

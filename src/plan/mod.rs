@@ -46,9 +46,10 @@ pub use refused::PlanRefusal;
 pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 
 use crate::change::Change;
+use crate::documents::machine::{CgroupMode, Machine};
 use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
 use crate::registry::nearest;
-use crate::survey::{CgroupMode, Machine, is_of_cset};
+use crate::survey::is_of_cset;
 use crate::tunables::{
     TUNABLES, Tunable, WantedChange, WantedChanges, foreign_partition, leftovers,
 };
@@ -390,8 +391,8 @@ mod tests {
     use super::*;
     use crate::documents::inapplicable::InapplicableReason;
     use crate::documents::leftovers::Leftovers;
+    use crate::documents::machine::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
     use crate::policy::{Siblings, Workload};
-    use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
 
     fn four() -> Machine {
         let mut machine = plain(4);

@@ -3,9 +3,9 @@
 use super::refused::PlanRefusal;
 use super::sibling_refusal::SiblingRefusal;
 use crate::change::Change;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, Shield};
 use crate::policy::{DisturbanceConsent, ShieldRequest};
-use crate::survey::Machine;
 use crate::tunables::{OFFLINE_SIBLINGS, lacks_switch};
 use cpushield_linux::CpuSet;
 

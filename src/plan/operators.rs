@@ -6,9 +6,9 @@
 
 use super::{PlanRefusal, Step};
 use crate::change::{Change, EffectTime, Risk};
+use crate::documents::machine::{CgroupMode, Machine};
 use crate::documents::plan::{Plan, PlanWarning, StepReason};
 use crate::policy::ShieldOperators;
-use crate::survey::{CgroupMode, Machine};
 use crate::tunables::HOUSEKEEPING_GROUP;
 
 /// Adds the steps for operators, if the request has any.

@@ -9,9 +9,10 @@ use super::sites::{
     boot_preparation, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
     cpus_without_partition, cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
+use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
-use crate::survey::{Machine, is_of_cset};
+use crate::survey::is_of_cset;
 use cpushield_linux::CpuSet;
 use std::cmp::Reverse;
 

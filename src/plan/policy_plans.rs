@@ -10,9 +10,9 @@ use super::comma_list::comma_list;
 use super::refused::PlanRefusal;
 use super::{CpuChoice, check_names, plan_choice};
 use crate::change::{Change, ValueComparison};
+use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, Plan, Shield};
 use crate::policy::ShieldRequest;
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use std::fmt;
 

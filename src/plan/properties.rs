@@ -2,8 +2,8 @@
 
 use super::groups::{CpuGroup, groups};
 use super::{CpuChoice, PlanRefusal, choose};
+use crate::documents::machine::{Cache, CoreKind, Cpu, Irq, IrqMovability, Machine, Node};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
-use crate::survey::{Cache, CoreKind, Cpu, Irq, IrqMovability, Machine, Node};
 use cpushield_linux::CpuSet;
 use proptest::prelude::*;
 

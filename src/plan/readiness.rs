@@ -1,8 +1,8 @@
 //! [`Readiness`]: whether this machine can be shielded, in one sentence. Pure.
 
 use super::plan;
+use crate::documents::machine::Machine;
 use crate::policy::ShieldRequest;
-use crate::survey::Machine;
 use std::fmt;
 
 /// Whether this machine can be shielded.

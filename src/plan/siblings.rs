@@ -6,9 +6,9 @@ use super::groups::{CpuGroup, groups};
 use super::refused::PlanRefusal;
 use super::sibling_refusal::{SiblingHolder, SiblingRefusal};
 use super::sites::cpus_prepared_at_boot;
+use crate::documents::machine::Machine;
 use crate::documents::plan::ActiveShields;
 use crate::policy::{ShieldRequest, Siblings};
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
 /// The CPUs of a shield.

@@ -1,9 +1,8 @@
 //! Facts about single CPUs and nodes that the choice needs. Pure.
 
+use crate::documents::machine::{CgroupMode, CoreKind, CpusetGroup, Irq, IrqMovability, Machine};
 use crate::documents::plan::{BootPreparation, ChoiceWarning, RemoteMemoryReason};
-use crate::survey::{
-    CgroupMode, CoreKind, CpusetGroup, Irq, IrqMovability, Machine, exclusive_cpusets,
-};
+use crate::survey::exclusive_cpusets;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 

@@ -4,13 +4,13 @@
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine};
 use super::plan::{boot_advice, left_alone, warnings};
 use super::verdict::more_line;
-use crate::apply::{
+use crate::change::{Change, Outcome};
+use crate::documents::applied::{
     AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, ShieldNote, UndoneShield,
     UndoneStep,
 };
-use crate::change::{Change, Outcome};
 use crate::documents::count_text::many;
-use crate::plan::{Plan, Shield};
+use crate::documents::plan::{Plan, Shield};
 use std::collections::BTreeMap;
 
 /// Lines that one section lists; the others are counted.
@@ -256,8 +256,9 @@ fn describe_step(step: &UndoneStep) -> String {
 mod tests {
     use super::super::blocks::{terminal_blocks, unpainted};
     use super::*;
+    use crate::documents::plan::NamedShield;
     use crate::plan::fake::{plain, set};
-    use crate::plan::{NamedShield, plan};
+    use crate::plan::plan;
     use crate::policy::ShieldRequest;
 
     fn screen(name: &str, notes: Vec<ShieldNote>) -> String {

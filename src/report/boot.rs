@@ -7,12 +7,12 @@ use super::every_boot::enabled_line;
 use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::loaders::BootFilePlan;
-use crate::boot::{
+use crate::documents::boot::{
     BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, ParameterSkipReason,
     RemovedParameters, SettledAs, SkippedParameter, TrialBoot, TrialEnd, TrialState,
     WrittenParameters,
 };
-use crate::plan::named;
+use crate::documents::plan::named;
 
 /// The blocks of `cpushield boot plan`.
 #[must_use]

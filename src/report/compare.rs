@@ -5,7 +5,7 @@ use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
 use super::table::span;
-use crate::compare::{
+use crate::documents::comparison::{
     ComparedFigure, Comparison, DifferenceScope, FigureRow, FindingAnswer, GroupFigure, GroupPair,
     RunOrder,
 };
@@ -233,7 +233,8 @@ fn figure(row: &FigureRow) -> String {
 mod tests {
     use super::*;
     use crate::compare::{GivenGroup, GivenRun, MeasuredDocument, compare};
-    use crate::latency::{WakeupStage, latency_of};
+    use crate::documents::latency::WakeupStage;
+    use crate::latency::latency_of;
 
     /// A run with these worst latencies of each stage.
     fn group(name: &str, stages: &[(WakeupStage, u64)]) -> GivenGroup {

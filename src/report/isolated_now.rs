@@ -1,7 +1,8 @@
 //! Survey → lines: which CPUs are isolated, and by what. Pure.
 
 use super::blocks::TextLine;
-use crate::survey::{Machine, exclusive_cpusets, is_of_cset};
+use crate::documents::machine::Machine;
+use crate::survey::{exclusive_cpusets, is_of_cset};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 

@@ -9,7 +9,7 @@ use super::limits::{limit_block, limit_row};
 use super::table::{span, span_or_dash};
 use super::verdict::describe_remedy;
 use crate::documents::evidence::{Gate, GateFinding, TimeBreakdown, TimeShare};
-use crate::latency::{
+use crate::documents::latency::{
     LatencyDoubt, LatencyMeasurement, MeasuredPower, ThreadSeries, WorstLatency, memory_size,
 };
 

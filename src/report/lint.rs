@@ -1,7 +1,7 @@
 //! What is wrong with the command line of the running kernel → blocks. Pure.
 
 use super::blocks::{ReportBlock, TextLine, TextTone};
-use crate::boot::{CommandLineLint, LintFinding};
+use crate::documents::boot::{CommandLineLint, LintFinding};
 
 /// The findings, each with its advice; no blocks without findings.
 #[must_use]

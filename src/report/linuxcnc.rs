@@ -6,7 +6,7 @@
 //! users' (`LinuxCncGrade` has the source).
 
 use super::table::span;
-use crate::latency::{LatencyMeasurement, ThreadSeries};
+use crate::documents::latency::{LatencyMeasurement, ThreadSeries};
 use crate::policy::LinuxCncGrade;
 
 /// The longest period of a base thread: each period is a step pulse, thousands per second.
@@ -94,7 +94,7 @@ fn assess_jitter(jitter_ns: u64) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::LatencyDoubt;
+    use crate::documents::latency::LatencyDoubt;
     use crate::latency::latency_of;
     use cpushield_linux::CpuSet;
 

@@ -4,13 +4,13 @@
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
 use super::isolated_now::isolation_lines;
 use super::lint::lint_blocks;
-use crate::boot::LintFinding;
+use crate::documents::boot::LintFinding;
 use crate::documents::count_text::many;
-use crate::plan::Readiness;
-use crate::survey::{
+use crate::documents::machine::{
     CgroupMode, CoreKind, IdleState, IdleStates, Irq, IrqMovability, Machine, SurveyFinding,
     Topology,
 };
+use crate::plan::Readiness;
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 

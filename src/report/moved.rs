@@ -2,7 +2,7 @@
 
 use super::blocks::{ReportBlock, TextLine};
 use crate::documents::count_text::many;
-use crate::run::MovedProcess;
+use crate::documents::moved_process::MovedProcess;
 
 /// The blocks of `cpushield add` and `remove`: a line for each process, with its notes below.
 #[must_use]

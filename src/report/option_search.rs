@@ -7,13 +7,12 @@ use super::blocks::{
 use super::experiment::{environment, long_span};
 use super::table::span;
 use crate::documents::count_text::many;
+use crate::documents::experiment::{Difference, DifferenceRole, ExperimentRow, ExperimentState};
+use crate::documents::plan::named;
 use crate::experiment::search::{
     FixedOption, GoalDecision, OptionFate, OptionSearch, OptionState, SearchDryRun, SearchEnd,
     SearchGoal, SearchKind, SearchTrial, SequentialTest,
 };
-use crate::experiment::{Difference, DifferenceRole};
-use crate::experiment::{ExperimentRow, ExperimentState};
-use crate::plan::named;
 
 /// The blocks of a search.
 #[must_use]

@@ -4,10 +4,10 @@ use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextL
 use crate::change::{Change, Risk};
 use crate::documents::count_text::many;
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::policy_plans::PolicyPlans;
-use crate::plan::{
+use crate::documents::plan::{
     BootAdviceReason, Immovable, Plan, Shield, SkipReason, SkippedTunable, Step, StepReason, named,
 };
+use crate::documents::policy_plans::PolicyPlans;
 use std::collections::BTreeMap;
 
 /// Names that one line lists; the others are counted.
@@ -337,10 +337,10 @@ pub fn immovable(all: &[Immovable]) -> Vec<ReportBlock> {
 mod tests {
     use super::super::blocks::{terminal_blocks, unpainted};
     use super::*;
+    use crate::documents::machine::Machine;
     use crate::plan::fake::{plain, set};
     use crate::plan::plan;
     use crate::policy::ShieldRequest;
-    use crate::survey::Machine;
 
     fn planned(machine: &Machine, cpus: &str) -> Plan {
         let cpus = Some(set(cpus));

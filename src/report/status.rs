@@ -4,7 +4,9 @@ use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead};
 use super::blocks::{TextLine, TextPart, TextTone};
 use super::every_boot::at_every_boot_line;
 use crate::boot::AtEveryBoot;
-use crate::run::{OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole};
+use crate::documents::shield_status::{
+    OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole,
+};
 use cpushield_linux::{CpuSet, processes::task};
 
 /// The user that reads a status, which decides what comes next.
@@ -192,7 +194,7 @@ fn thread_remarks(cpu: &OnCpu) -> Vec<String> {
 mod tests {
     use super::super::blocks::{terminal_blocks, unpainted};
     use super::*;
-    use crate::run::{CpuProtection, OnThread};
+    use crate::documents::shield_status::{CpuProtection, OnThread};
     use cpushield_linux::{Task, TaskId};
 
     fn thread(comm: &str, role: ThreadRole) -> OnThread {

@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use crate::causes::Culprit;
     use crate::documents::evidence::{Evidence, InterruptionCount, WitnessKind};
+    use crate::documents::plan::{ChoiceReason, Plan, Shield};
     use crate::documents::try_report::SCHEMA;
-    use crate::plan::{ChoiceReason, Plan, Shield};
     use crate::policy::{VerifyLimits, Workload};
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::tunables::RemedyAnswer;

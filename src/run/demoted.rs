@@ -5,7 +5,7 @@
 use super::raise::DemotedPrograms;
 use super::record::{self, DemotedThread, OpenRecord};
 use super::{RunError, ShieldPlacement};
-use crate::apply::ShieldNote;
+use crate::documents::applied::ShieldNote;
 use cpushield_linux::{Host, SchedPolicy, Store, Task};
 
 /// Makes the real-time threads among these ordinary ones.

@@ -7,7 +7,8 @@ use super::raise;
 use super::record;
 use super::version_change::{place_threads, threads_in};
 use super::{RunError, ShieldPlacement};
-use crate::apply::{self, ApplyError, EndedChange, ShieldNote};
+use crate::apply::{self, ApplyError, EndedChange};
+use crate::documents::applied::ShieldNote;
 use cpushield_linux::{CpuSet, Host, Store, TaskId};
 
 /// Ends a change of an active shield that was interrupted, and places its programs. Returns the

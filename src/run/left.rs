@@ -3,7 +3,8 @@
 
 use super::ShieldPlacement;
 use super::task_lookup::find_task;
-use crate::apply::{self, LeftProgram};
+use crate::apply;
+use crate::documents::applied::LeftProgram;
 use cpushield_linux::{Host, Store, Task};
 
 /// The processes in an active shield, the named one or the only one: those with a thread in its

@@ -6,14 +6,14 @@ use super::record;
 use super::{RunError, ShieldPlacement, UncheckedPart};
 use crate::apply::journal::ApplyJournal;
 use crate::apply::{
-    JournalLoadError, PublicShield, PublicState, ShieldPresence, UnfinishedWork, find_shield,
-    read_public_state, slice_dir,
+    JournalLoadError, PublicShield, PublicState, ShieldPresence, find_shield, read_public_state,
+    slice_dir,
 };
 use crate::change::{Change, Outcome};
 use crate::documents::plan::Shield;
 use crate::documents::shield_status::{
     CpuProtection, OnCpu, OnIrq, OnThread, RaisedThread, SCHEMA, ShieldState, ShieldStatus,
-    ShieldSummary, ThreadRole,
+    ShieldSummary, ThreadRole, UnfinishedWork,
 };
 use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::trace::tracefs;

@@ -5,8 +5,8 @@ use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{EffectTime, Risk};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{BootAdvice, BootAdviceReason, PlanWarning, Shield};
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases;
 

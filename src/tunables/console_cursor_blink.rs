@@ -6,7 +6,7 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 
 const FILE: &str = "/sys/class/graphics/fbcon/cursor_blink";
 
@@ -56,7 +56,7 @@ mod tests {
     use super::super::tests::{busy, shield};
     use super::super::{Tunable, WantedChanges};
     use super::*;
-    use crate::survey::{CgroupMode, TunableReading};
+    use crate::documents::machine::{CgroupMode, TunableReading};
 
     #[test]
     fn a_cursor_that_blinks_is_stopped_where_there_is_one() {

@@ -7,9 +7,9 @@ use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
+use crate::documents::machine::{CgroupMode, Machine};
 use crate::documents::plan::{MachineWideEffect, Shield};
 use crate::documents::remedy::{Remedy, RemedyObstacle};
-use crate::survey::{CgroupMode, Machine};
 
 #[derive(Debug)]
 pub(super) struct CpuHotplugCycle;

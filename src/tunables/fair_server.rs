@@ -6,8 +6,8 @@ use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
-use crate::survey::Machine;
 use cpushield_linux::text::first_releases::FAIR_SERVER;
 
 const FILES: &[&str] = &[

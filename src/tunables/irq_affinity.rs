@@ -7,12 +7,12 @@ use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::{Irq, IrqMovability, Machine};
 use crate::documents::plan::{
     BootAdvice, BootAdviceReason, Immovable, ImmovableReason, ImmovableThing, Plan, PlanWarning,
     RefusedIrq, Shield, Step, StepReason,
 };
 use crate::documents::remedy::{Remedy, RemedyObstacle};
-use crate::survey::{Irq, IrqMovability, Machine};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::IRQ_AFFINITY_LIST;
 

@@ -4,8 +4,8 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
-use crate::survey::Machine;
 
 #[derive(Debug)]
 pub(super) struct Irqbalance;

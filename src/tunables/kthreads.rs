@@ -4,8 +4,8 @@ use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
+use crate::documents::machine::{Machine, PlacedThread};
 use crate::documents::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
-use crate::survey::{Machine, PlacedThread};
 
 #[derive(Debug)]
 pub(super) struct Kthreads;

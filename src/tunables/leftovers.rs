@@ -2,8 +2,8 @@
 
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
+use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
-use crate::survey::Machine;
 use std::collections::BTreeMap;
 
 /// Timers that are not counted: those of the tick, and of sleeping tasks, which follow the task.

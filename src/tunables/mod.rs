@@ -47,12 +47,12 @@ use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
+use crate::documents::machine::{CpusetGroup, Machine};
 use crate::documents::plan::{
     BootAdvice, Immovable, MachineWideEffect, OffReason, Plan, PlanWarning, Shield, Step,
 };
 use crate::policy::Workload;
 use crate::registry;
-use crate::survey::{CpusetGroup, Machine};
 use std::collections::BTreeSet;
 
 /// One setting of the kernel or the machine.

@@ -5,9 +5,9 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
 use crate::policy::Workload;
-use crate::survey::Machine;
 use cpushield_linux::text::first_releases::BOOST_OF_POLICY;
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ fn keeps_least_performance(machine: &Machine) -> bool {
 mod tests {
     use super::super::tests::{busy, shield};
     use super::*;
-    use crate::survey::{CgroupMode, TunableReading};
+    use crate::documents::machine::{CgroupMode, TunableReading};
     use cpushield_linux::text::kernel_version::KernelVersion;
 
     #[test]

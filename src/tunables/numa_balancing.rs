@@ -4,7 +4,7 @@ use super::setting::{FileSetting, PATCHES, on_by_default};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
 
 pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
     name: "numa-balancing",

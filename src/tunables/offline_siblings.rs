@@ -5,8 +5,8 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{MachineWideEffect, Shield};
-use crate::survey::Machine;
 
 /// The name of the tunable.
 pub const NAME: &str = "offline-siblings";
@@ -115,10 +115,11 @@ impl Tunable for OfflineSiblings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::machine::TunableReading;
+    use crate::documents::plan::{ActiveShields, Plan};
     use crate::plan::fake::{machine, set};
-    use crate::plan::{ActiveShields, Plan, PlanRefusal, SiblingRefusal, plan, plan_with_others};
+    use crate::plan::{PlanRefusal, SiblingRefusal, plan, plan_with_others};
     use crate::policy::{ShieldRequest, Siblings};
-    use crate::survey::TunableReading;
 
     fn smt() -> Machine {
         let cores = ["0,4", "1,5", "2,6", "3,7"];

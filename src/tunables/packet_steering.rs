@@ -6,9 +6,9 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
 const RPS: &str = "/sys/class/net/*/queues/rx-*/rps_cpus";

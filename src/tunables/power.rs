@@ -5,9 +5,9 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
-use crate::survey::Machine;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -181,7 +181,7 @@ fn changes_of(wanted: Vec<WantedChange>, file: &str) -> WantedChanges {
 mod tests {
     use super::super::tests::{busy, shield};
     use super::*;
-    use crate::survey::{CgroupMode, TunableReading};
+    use crate::documents::machine::{CgroupMode, TunableReading};
 
     #[test]
     fn a_frequency_that_the_kernel_would_forget_is_left_alone() {

@@ -4,9 +4,9 @@ use super::{InForce, RemedyAnswer, TUNABLES, Tunable, WantedChange, WantedChange
 use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
+use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 use crate::documents::remedy::{Remedy, RemedyObstacle};
-use crate::survey::Machine;
 
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
 /// parameter, else by moving the interrupting task out. `culprit`, if known, selects the change
@@ -133,10 +133,11 @@ mod tests {
     use super::super::tests::{after, busy, shield};
     use super::*;
     use crate::causes::culprit::{RaisedBy, TickDependency};
+    use crate::documents::machine::{CgroupMode, TunableReading};
+    use crate::documents::plan::Plan;
     use crate::plan::fake::{plain, set, thread};
-    use crate::plan::{Plan, plan};
+    use crate::plan::plan;
     use crate::policy::ShieldRequest;
-    use crate::survey::{CgroupMode, TunableReading};
     use cpushield_linux::CpuSet;
 
     #[test]

@@ -5,9 +5,9 @@ use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, KernelEvent};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
-use crate::survey::Machine;
 use cpushield_linux::text::first_releases::RT_THROTTLING_UNTIL;
 
 pub(super) const RT_THROTTLING: FileSetting = FileSetting {

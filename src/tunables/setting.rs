@@ -6,9 +6,9 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
 use crate::policy::Workload;
-use crate::survey::{Machine, TunableReading};
 
 /// One kernel file and its value while a shield is active.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, Shield};
-use crate::survey::{Machine, TunableReading};
 use cpushield_linux::text::size::will_grow;
 
 #[derive(Debug)]

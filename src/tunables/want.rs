@@ -1,9 +1,9 @@
 //! [`WantedChange`]: a change with its current value and its reason, and its constructors. Pure.
 
 use crate::change::{Change, ValueComparison};
+use crate::documents::machine::{Machine, PlacedThread, TunableReading};
 use crate::documents::plan::StepReason;
 use crate::glob;
-use crate::survey::{Machine, PlacedThread, TunableReading};
 use cpushield_linux::CpuSet;
 
 /// A change with its current value and its reason.

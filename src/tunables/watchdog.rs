@@ -6,8 +6,8 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::Shield;
-use crate::survey::{Machine, TunableReading};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::WATCHDOG_CPUMASK;
 

@@ -6,8 +6,8 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
 const GLOBAL: &str = "/sys/devices/virtual/workqueue/cpumask";

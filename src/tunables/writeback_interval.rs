@@ -6,9 +6,9 @@ use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
+use crate::documents::machine::Machine;
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
-use crate::survey::Machine;
 
 const FILE: &str = "/proc/sys/vm/dirty_writeback_centisecs";
 
@@ -54,7 +54,7 @@ mod tests {
     use super::super::tests::{busy, shield};
     use super::super::{Tunable, WantedChanges};
     use super::*;
-    use crate::survey::{CgroupMode, TunableReading};
+    use crate::documents::machine::{CgroupMode, TunableReading};
 
     #[test]
     fn an_interval_that_is_off_or_longer_stays_as_it_is() {

@@ -7,11 +7,10 @@ use crate::documents::evidence::{
     TracedSpan, WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
 };
 use crate::observe::counters::{self, CounterSnapshot};
-use crate::observe::environment;
 use crate::observe::event_counters::SecondWitness;
 use crate::observe::firmware::{self, SmiCounts};
-use crate::observe::provoke;
 use crate::observe::sampler::SamplerProcess;
+use crate::observe::{environment, provoke};
 use crate::trace::breach::{self, BrokenLimit, NoticedBreach};
 use crate::trace::{self, TraceRecorder};
 use crate::verify::control::{self, Provocation};

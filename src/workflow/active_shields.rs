@@ -3,9 +3,10 @@
 //! that another process is changing.
 
 use super::WorkContext;
-use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence, UnfinishedWork};
+use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence};
+use crate::documents::plan::{Plan, Shield};
+use crate::documents::shield_status::UnfinishedWork;
 use crate::failure::Failure;
-use crate::plan::{Plan, Shield};
 use crate::run::{self, RunError};
 use cpushield_linux::{CpuSet, Host, Store};
 use std::time::Duration;

@@ -12,9 +12,10 @@ use super::policy_shields::plan_policy_shields;
 use super::shield_options::PolicyOptions;
 use super::take_back::take_back;
 use super::{WorkContext, catch_stops};
-use crate::apply::{AppliedPolicy, AppliedShield, ShieldEffect};
+use crate::documents::applied::{AppliedPolicy, AppliedShield, ShieldEffect};
+use crate::documents::plan::{ActiveShields, Plan};
 use crate::failure::{Failure, FailureKind};
-use crate::plan::{ActiveShields, Plan, PlannedShield, plan_choice};
+use crate::plan::{PlannedShield, plan_choice};
 use crate::run;
 use cpushield_linux::sys::sched;
 

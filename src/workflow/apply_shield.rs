@@ -11,16 +11,16 @@ use super::operator_units::warn_of_old_socket;
 use super::saved_document::SavedDocument;
 use super::shield_options::ShieldOptions;
 use super::{WorkContext, catch_stops};
-use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress, ShieldNote, check};
+use crate::apply::{self, ApplyError, ApplyProgress, check};
 use crate::boot::running_lint::nohz_full_difference;
 use crate::change::EffectTime;
+use crate::documents::applied::{AppliedPlan, ShieldNote};
+use crate::documents::machine::Machine;
+use crate::documents::plan::{ActiveShields, ChoiceReason, NamedShield, Plan, version_differences};
 use crate::failure::Failure;
-use crate::plan::{
-    ActiveShields, ChoiceReason, FreeCpus, NamedShield, Plan, check_saved, find_free_cpus,
-    plan_with_others, version_differences,
-};
+use crate::plan::{FreeCpus, check_saved, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
-use crate::survey::{Machine, survey_cpusets};
+use crate::survey::survey_cpusets;
 use cpushield_linux::{CpuSet, sys::sched};
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,12 @@
 //! Applies a plan. Some kernels refuse a partition with CPUs of `isolcpus=`, which only the attempt
 //! shows. Then a plan without the partition is applied instead.
 
-use crate::apply::{self, AppliedPlan, ApplyError, ApplyProgress};
-use crate::plan::{ActiveShields, CpuChoice, Plan, plan_choice, plan_with_others};
+use crate::apply::{self, ApplyError, ApplyProgress};
+use crate::documents::applied::AppliedPlan;
+use crate::documents::machine::Machine;
+use crate::documents::plan::{ActiveShields, Plan};
+use crate::plan::{CpuChoice, plan_choice, plan_with_others};
 use crate::policy::ShieldRequest;
-use crate::survey::Machine;
 use cpushield_linux::{Host, Store};
 
 /// What a plan was made from, to make another plan if the kernel refuses a partition.
@@ -56,8 +58,8 @@ pub fn apply_or_fall_back(
 mod tests {
     use super::*;
     use crate::change::{Change, Outcome};
+    use crate::documents::plan::{CpusetWarning, PlanWarning};
     use crate::plan::plan;
-    use crate::plan::{CpusetWarning, PlanWarning};
     use crate::survey::survey;
     use crate::tunables;
     use cpushield_linux::CpuSet;

@@ -12,18 +12,21 @@ use super::run_experiment::{
 };
 use super::{WorkContext, runs_as_root};
 use crate::boot::{line, loaders};
+use crate::documents::experiment::{
+    Difference, DifferenceRole, DifferenceSubject, ExperimentColumn, ExperimentRow, ListedReason,
+    RowIsolation,
+};
+use crate::documents::machine::Machine;
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
     OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
     describe_search, list_only,
 };
-use crate::experiment::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
-use crate::experiment::{ExperimentColumn, ExperimentRow, Matrix, RebootPermission, RowIsolation};
+use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
 use crate::json::to_json;
 use crate::plan::plan;
 use crate::policy::Siblings;
-use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, absolute};

@@ -2,8 +2,8 @@
 //! in only one of them, and figures that contradict the role of an end. Pure.
 
 use super::between_ends::MeasuredEnd;
+use crate::documents::experiment::{Difference, DifferenceRole, DifferenceSubject};
 use crate::experiment::search::SearchGoal;
-use crate::experiment::{Difference, DifferenceRole, DifferenceSubject};
 use crate::report::table;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

@@ -10,12 +10,10 @@ use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
 use crate::boot::plan::{BootRequest, for_row, plan};
 pub use crate::boot::write::{DefaultEntry, EntryStart, ParameterTerm};
-use crate::boot::{
-    BootPlan, BootStatus, UndoneParameters, UnknownWords, WrittenParameters, earlier,
-    goal_of_this_boot, kexec, status, write,
-};
 pub use crate::boot::{TrialDeadline, TrialGoal};
+use crate::boot::{UnknownWords, earlier, goal_of_this_boot, kexec, status, write};
 use crate::change::EffectTime;
+use crate::documents::boot::{BootPlan, BootStatus, UndoneParameters, WrittenParameters};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;

@@ -4,12 +4,11 @@
 use super::WorkContext;
 use super::saved_document::SavedDocument;
 use crate::autosave::{Autosave, AutosaveResults};
+use crate::documents::latency::{LatencyMeasurement, LatencyNote};
 use crate::documents::time_text::exact_duration;
 use crate::failure::Failure;
 use crate::json::to_json;
-use crate::latency::{
-    LatencyMeasurement, LatencyNote, MeasureRequest, ResumeMismatch, find_mismatch, join_parts,
-};
+use crate::latency::{MeasureRequest, ResumeMismatch, find_mismatch, join_parts};
 use crate::policy::LatencyLimits;
 use crate::ui::Ui;
 use cpushield_linux::{Host, UserFiles};

@@ -1,7 +1,8 @@
 //! Reads groups of repeated measurements and compares them.
 
 use super::saved_document::SavedDocument;
-use crate::compare::{self, Comparison, GivenGroup, GivenRun, MeasuredDocument};
+use crate::compare::{self, GivenGroup, GivenRun, MeasuredDocument};
+use crate::documents::comparison::Comparison;
 use crate::failure::Failure;
 use cpushield_linux::UserFiles;
 use std::path::Path;

@@ -6,10 +6,9 @@ use super::try_shield::{self, TryRequest};
 use super::{WorkContext, active_shields, catch_stops, verdict_check};
 use crate::apply::ShieldPresence;
 use crate::boot::trial::{self, TrialObservation};
-use crate::boot::{
-    BootError, ConcludedTrial, TrialDeadline, TrialDoubt, TrialGoal, is_reached, uptime_s,
-};
+use crate::boot::{BootError, is_reached, uptime_s};
 use crate::change::EffectTime;
+use crate::documents::boot::{ConcludedTrial, TrialDeadline, TrialDoubt, TrialGoal};
 use crate::documents::evidence::Verdict;
 use crate::failure::{Failure, FailureKind};
 use crate::policy::ShieldRequest;

@@ -1,8 +1,9 @@
 //! What the names in a selection of CPUs mean on this machine.
 
 use crate::cpu_selection::{CpuNames, CpuSelection, SELECTION_HINT};
+use crate::documents::machine::Machine;
 use crate::failure::Failure;
-use crate::survey::{Machine, survey_boot};
+use crate::survey::survey_boot;
 use cpushield_linux::{CpuSet, Host};
 
 const CPU: &str = "/sys/devices/system/cpu";

@@ -1,16 +1,16 @@
 //! `report --json`: all documents of a report in one.
 
 use super::saved_document::{NamedDocument, SavedDocument};
-use crate::compare::Comparison;
+use crate::documents::comparison::Comparison;
 use crate::documents::evidence::VerifyDocument;
+use crate::documents::experiment::Experiment;
 use crate::documents::fix_report::FixReport;
+use crate::documents::latency::LatencyMeasurement;
+use crate::documents::machine::Machine;
+use crate::documents::plan::Plan;
+use crate::documents::shield_status::ShieldStatus;
 use crate::documents::try_report::TryReport;
-use crate::experiment::Experiment;
 use crate::experiment::search::OptionSearch;
-use crate::latency::LatencyMeasurement;
-use crate::plan::Plan;
-use crate::run::ShieldStatus;
-use crate::survey::Machine;
 use serde::Serialize;
 
 /// The schema version of `report --json`.

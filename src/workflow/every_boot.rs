@@ -9,12 +9,12 @@ use super::root_files::{RootFile, check_for_operators, check_visible, warn_of_ot
 use super::shield_options::{PolicyOptions, ShieldOptions};
 use super::take_down::{take_down, take_down_named, take_policy_down};
 use super::{WorkContext, catch_stops};
-use crate::apply::UnrestoredChanges;
-use crate::apply::{self, AppliedPlan, AppliedPolicy, UndoneShield};
+use crate::apply;
 pub use crate::boot::Enabled;
 use crate::boot::early::{self, RunningUnit, StartCommand, StartTarget};
+use crate::documents::applied::{AppliedPlan, AppliedPolicy, UndoneShield, UnrestoredChanges};
+use crate::documents::plan::{Plan, Shield};
 use crate::failure::Failure;
-use crate::plan::{Plan, Shield};
 use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
 use cpushield_linux::sys::sched;
 use serde::Serialize;

@@ -4,12 +4,14 @@
 use super::WorkContext;
 use super::experiment_cpus::at_row;
 use crate::boot::loaders::{BootLoader, FoundLoader};
-use crate::boot::plan as boot_plan;
-use crate::boot::{BootError, RowWords, WordFault, check_row_kernel, check_row_words, loaders};
+use crate::boot::{
+    BootError, RowWords, check_row_kernel, check_row_words, loaders, plan as boot_plan,
+};
+use crate::documents::boot::WordFault;
+use crate::documents::machine::Machine;
 use crate::experiment::{Matrix, RebootPermission, RowBoot};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
-use crate::survey::Machine;
 use cpushield_linux::Host;
 
 /// Checks the boot of each row. Without `--reboot` no row boots, so a word that its kernel lacks is

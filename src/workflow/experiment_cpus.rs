@@ -4,12 +4,14 @@ use super::WorkContext;
 use super::cpu_names::names_of;
 use super::experiment_machine::request_for_row;
 use crate::cpu_selection::CpuSelection;
-use crate::experiment::{ExperimentRow, Matrix, RowCpus, WrittenList};
+use crate::documents::experiment::ExperimentRow;
+use crate::documents::machine::Machine;
+use crate::documents::plan::{Plan, Step, named};
+use crate::experiment::{Matrix, RowCpus, WrittenList};
 use crate::failure::Failure;
-use crate::plan::{CpuCandidate, Plan, Step, check_online, list_candidates, named, plan};
+use crate::plan::{CpuCandidate, check_online, list_candidates, plan};
 use crate::policy::ShieldRequest;
 use crate::run::ShieldPlacement;
-use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host};
 
 /// A row with what it changes.

@@ -11,16 +11,19 @@ use crate::apply::{self, ApplyError};
 use crate::boot::parameter_effect::ParameterEffect;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, write};
 use crate::change::Outcome;
+use crate::documents::experiment::{
+    BootMismatch, ExperimentColumn, ExperimentRow, ExperimentSetup,
+};
+use crate::documents::latency::{LatencyMeasurement, LatencyNote};
+use crate::documents::plan::Plan;
 use crate::experiment::{
-    BootMismatch, ExperimentColumn, ExperimentMachine, ExperimentRow, ExperimentSetup,
-    MachineTrouble, Matrix, MeasurementStep, RowBoot, RowCpus, Schedule, unit,
+    ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RowBoot, RowCpus, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, IsolationChecking, LatencyError, LatencyMeasurement, LatencyNote, MeasureProgress,
-    MeasureRequest, ThreadSpec, instruments,
+    self, IsolationChecking, LatencyError, MeasureProgress, MeasureRequest, ThreadSpec, instruments,
 };
-use crate::plan::{Plan, plan};
+use crate::plan::plan;
 use crate::policy::{LatencyLimits, ShieldRequest};
 use crate::report::table;
 use crate::run::{ShieldPlacement, check_move};

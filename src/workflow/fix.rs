@@ -15,17 +15,19 @@ use super::WorkContext;
 use super::apply_shield::warn_of_nohz_full;
 use super::machine_survey::survey_shielded;
 use super::verify_shield::{SurveyWhen, VerifyResult, VerifySession};
-use crate::apply::{self, AppliedStep};
+use crate::apply;
 use crate::change::{Change, EffectTime, Outcome};
+use crate::documents::applied::AppliedStep;
 use crate::documents::evidence::Verdict;
 use crate::documents::fix_report::{
     AppliedFix, FixEnd, FixOutcome, FixReport, FixRound, MissingChangeReason, MissingPart, SCHEMA,
     remains, withdraw_applied,
 };
+use crate::documents::machine::Machine;
+use crate::documents::plan::Step;
 use crate::failure::Failure;
-use crate::plan::{Step, missing};
+use crate::plan::missing;
 use crate::run;
-use crate::survey::Machine;
 use crate::trace::recording::TraceRecording;
 use cpushield_linux::sys::signal;
 use std::collections::BTreeSet;

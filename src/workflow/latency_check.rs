@@ -1,8 +1,8 @@
 //! Whether a measurement makes `cpushield latency` succeed, and the reason if it does not.
 
 use crate::documents::evidence::Gate;
+use crate::documents::latency::{LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::failure::{Failure, FailureKind};
-use crate::latency::{LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::report::latency::measured_value;
 
 /// Succeeds if something was measured and every limit holds.

@@ -3,11 +3,13 @@
 use super::WorkContext;
 use super::active_shields::{cpus_of, shields_of, work_on_journal};
 use crate::apply::{self, JournalLoadError};
+use crate::boot;
 use crate::boot::running_lint::lint_running;
-use crate::boot::{self, CommandLineLint, LintFinding};
+use crate::documents::boot::{CommandLineLint, LintFinding};
+use crate::documents::machine::Machine;
+use crate::documents::plan::Plan;
 use crate::failure::Failure;
-use crate::plan::Plan;
-use crate::survey::{Machine, survey, survey_boot, survey_with_shield};
+use crate::survey::{survey, survey_boot, survey_with_shield};
 use crate::tunables;
 use cpushield_linux::{CpuSet, Host, Store};
 use std::path::Path;

@@ -4,8 +4,8 @@
 use super::machine_survey::survey_machine;
 use crate::apply::{self, JournalLoadError, OriginalState};
 use crate::change::Change;
-use crate::plan::{Plan, Shield};
-use crate::survey::Machine;
+use crate::documents::machine::Machine;
+use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host, Store};
 use std::collections::BTreeMap;
 

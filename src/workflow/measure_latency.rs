@@ -8,10 +8,11 @@ use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::documents::evidence::TimeShare;
+use crate::documents::latency::LatencyMeasurement;
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{
-    self, INSTRUMENTS, Instrument, IsolationChecking, LatencyMeasurement, MeasureProgress,
-    MeasureRequest, PRIORITY, PeriodError, ShieldMonitor, ThreadSpec, instruments,
+    self, INSTRUMENTS, Instrument, IsolationChecking, MeasureProgress, MeasureRequest, PRIORITY,
+    PeriodError, ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
 use crate::policy::{DisturbanceConsent, LatencyLimits};

@@ -3,13 +3,13 @@
 use super::run_experiment::describe_setup;
 use super::saved_document::SavedDocument;
 use crate::boot::MeasuredRow;
+use crate::documents::experiment::{Experiment, ExperimentRow, ExperimentSetup};
+use crate::documents::machine::Machine;
 use crate::experiment::matrix::CPUS;
-use crate::experiment::{Experiment, ExperimentRow, ExperimentSetup};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use crate::quote::quote_names;
 use crate::registry::nearest;
-use crate::survey::Machine;
 use cpushield_linux::Host;
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,9 @@
 use super::operators::remove_as_operator;
 use super::{WorkContext, catch_stops};
 use crate::apply::JournalLoadError;
+use crate::documents::moved_process::{MovedProcess, MovedProcesses};
 use crate::failure::Failure;
-use crate::run::{self, CpuAssignment, MovedProcess, MovedProcesses, RunError, ShieldPlacement};
+use crate::run::{self, CpuAssignment, RunError, ShieldPlacement};
 use cpushield_linux::{Error, processes::process};
 
 /// Moves processes, or threads, into the shield.

@@ -9,17 +9,19 @@ use super::run_experiment::{
     ExperimentFile, ExperimentResults, check_and_begin, claim_experiment, now_s, run_schedule,
 };
 use crate::change::EffectTime;
+use crate::documents::experiment::ExperimentRow;
+use crate::documents::machine::Machine;
+use crate::documents::plan::Plan;
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
     FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
     describe_search,
 };
-use crate::experiment::{ExperimentRow, Matrix, RebootPermission, RowCpus};
+use crate::experiment::{Matrix, RebootPermission, RowCpus};
 use crate::failure::Failure;
-use crate::plan::{Plan, plan};
+use crate::plan::plan;
 use crate::quote::quote_names;
 use crate::registry::nearest;
-use crate::survey::Machine;
 use crate::tunables::TUNABLES;
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;

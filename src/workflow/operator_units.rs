@@ -3,10 +3,10 @@
 
 use super::WorkContext;
 use super::shield_options::policy_shields;
-use crate::boot::Enabled;
 use crate::boot::early::{self, OperatorHelper};
 use crate::change::Change;
-use crate::plan::Plan;
+use crate::documents::boot::Enabled;
+use crate::documents::plan::Plan;
 use crate::quote::quote_for_shell;
 use crate::run::{OPERATOR_COMMAND, OPERATOR_SHIELD, operator_socket};
 use cpushield_linux::Host;

@@ -4,13 +4,13 @@
 use super::WorkContext;
 use super::program_request::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
+use crate::documents::moved_process::MovedProcess;
 use crate::failure::Failure;
 use crate::plan::alternatives;
 use crate::policy::{OperatorName, ShieldOperators};
 use crate::run::{
-    self, HelperCaller, MovedProcess, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer,
-    OperatorRefusal, OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket,
-    sudoers_line,
+    self, HelperCaller, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer, OperatorRefusal,
+    OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket, sudoers_line,
 };
 use cpushield_linux::processes::operator_socket::OperatorConnection;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, processes::inherited, processes::process};

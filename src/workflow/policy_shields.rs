@@ -6,9 +6,10 @@ use super::apply_shield::explain_change;
 use super::machine_survey::survey_machine;
 use super::machine_without::remove_shield;
 use super::shield_options::{PolicyOptions, resolve_all};
+use crate::documents::plan::Plan;
 use crate::documents::policy_plans::{self, PolicyPlans};
 use crate::failure::Failure;
-use crate::plan::{Plan, PlannedShield, WantedShield, plan_policy};
+use crate::plan::{PlannedShield, WantedShield, plan_policy};
 
 /// The shields of a policy, planned together.
 #[derive(Debug, Clone, PartialEq)]

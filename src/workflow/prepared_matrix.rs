@@ -4,9 +4,9 @@
 use super::WorkContext;
 use super::experiment_boots::check_row_boots;
 use super::experiment_cpus::choose_row_cpus;
+use crate::documents::machine::Machine;
 use crate::experiment::{Matrix, RebootPermission, RowCpus};
 use crate::failure::Failure;
-use crate::survey::Machine;
 
 /// A matrix whose rows can be set up on this machine.
 pub(super) struct PreparedMatrix {

@@ -6,14 +6,15 @@ use super::machine_survey::survey_machine;
 use super::saved_document::{NamedDocument, SavedDocument};
 use crate::apply;
 use crate::compare::CompareError;
+use crate::documents::plan::Plan;
+use crate::documents::shield_status::ShieldStatus;
 use crate::failure::Failure;
 use crate::json::to_json;
-use crate::plan::Plan;
 use crate::report::blocks::{Picture, Report};
 use crate::report::page::{
     LabelledDocument, PlanWithOutcome, ReportMaterial, WatchCommand, WatchWithVerdict,
 };
-use crate::run::{self, ShieldStatus};
+use crate::run;
 use cpushield_linux::{Host, Store};
 
 /// Reads these documents, or those of this machine if there are none, and sorts them by kind.

@@ -10,16 +10,17 @@ use super::search_machine::LiveSearchMachine;
 use super::undo_watchdog::EXPERIMENT_SHIELD;
 use super::{WorkContext, active_shields, catch_stops, runs_as_root};
 use crate::boot::{self, early};
+use crate::documents::experiment::{Experiment, ExperimentSetup};
+use crate::documents::machine::Machine;
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use crate::experiment::search::OptionSearch;
 use crate::experiment::{
-    self, DryRun, Experiment, ExperimentEnd, ExperimentSetup, Matrix, RebootPermission, RowCpus,
-    Schedule, make_schedule, search,
+    self, DryRun, ExperimentEnd, Matrix, RebootPermission, RowCpus, Schedule, make_schedule, search,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::json::to_json;
 use crate::latency::{self, instruments, read_power};
-use crate::survey::{Machine, survey};
+use crate::survey::survey;
 use crate::tunables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{

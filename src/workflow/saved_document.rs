@@ -5,17 +5,23 @@
 //! schema version is checked first, because a newer version may use the same keys differently.
 
 use super::given_file::read_file;
-use crate::compare::{self, Comparison};
+use crate::compare;
+use crate::documents::comparison::Comparison;
 use crate::documents::evidence::{self, UnfinishedWatch, VerifyDocument};
+use crate::documents::experiment::Experiment;
 use crate::documents::fix_report::{self, FixReport};
+use crate::documents::latency::LatencyMeasurement;
+use crate::documents::machine::Machine;
+use crate::documents::plan::Plan;
+use crate::documents::shield_status::ShieldStatus;
 use crate::documents::try_report::{self, TryReport};
+use crate::experiment;
 use crate::experiment::search::{self, OptionSearch};
-use crate::experiment::{self, Experiment};
 use crate::failure::Failure;
-use crate::latency::{self, LatencyMeasurement};
-use crate::plan::{self, Plan};
-use crate::run::{self, ShieldStatus};
-use crate::survey::{self, Machine};
+use crate::latency;
+use crate::plan;
+use crate::run;
+use crate::survey;
 use cpushield_linux::UserFiles;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -411,11 +417,11 @@ mod tests {
     use super::*;
     use crate::documents::evidence::{Evidence, PositiveControl, Verdict, WatchedWorkload};
     use crate::documents::fix_report::{FixEnd, FixRound};
-    use crate::latency::{MeasuredIsolation, MeasuredSetting};
+    use crate::documents::latency::{MeasuredIsolation, MeasuredSetting};
+    use crate::documents::machine::{Cpu, Machine};
     use crate::policy::ShieldRequest;
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::report::page::{LabelledDocument, ReportMaterial, report};
-    use crate::survey::{Cpu, Machine};
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
     use serde_json::{Value, json};

@@ -5,17 +5,18 @@ use super::WorkContext;
 use super::experiment_machine::{LiveExperimentMachine, MeasuredCell, OriginalBoot};
 use super::load_options::{LoadCpus, LoadOptions};
 use crate::documents::evidence::{Gate, VerifyDocument};
+use crate::documents::experiment::{BootMismatch, ExperimentRow};
+use crate::documents::latency::{LatencyDoubt, LatencyNote};
+use crate::documents::load_done::LoadDone;
 use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{
     GoalObservation, SearchGoal, TrialDocument, TrialMachine, TrialMeasurement,
 };
 use crate::experiment::{
-    BootMismatch, ExperimentMachine, ExperimentRow, MachineTrouble, Matrix, MeasurementStep,
-    RowBoot, RowCpus, Schedule,
+    ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RowBoot, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::latency::{LatencyDoubt, LatencyNote};
-use crate::load::{LoadDone, LoadGenerator};
+use crate::load::LoadGenerator;
 use crate::policy::{LatencyLimits, VerifyLimits};
 use crate::run::{ShieldPlacement, check_move};
 use crate::tunables::RemedyAnswer;
@@ -223,7 +224,7 @@ impl TrialMachine for LiveSearchMachine<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::LoadDoubt;
+    use crate::documents::load_doubt::LoadDoubt;
 
     fn load(name: &str, doubts: Vec<LoadDoubt>) -> LoadDone {
         LoadDone {

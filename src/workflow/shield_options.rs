@@ -7,6 +7,7 @@ use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
 use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
 use crate::cpu_selection::{CpuNames, CpuSelection, selection_hint};
+use crate::documents::machine::Machine;
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
@@ -16,7 +17,6 @@ use crate::policy::{
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up_group, look_up_user};
-use crate::survey::Machine;
 use cpushield_linux::{CpuSet, Host};
 use std::path::Path;
 use toml::Spanned;

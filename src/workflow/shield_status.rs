@@ -3,9 +3,10 @@
 use super::WorkContext;
 use super::take_down::note_of_tracer;
 use crate::boot::AtEveryBoot;
+use crate::documents::shield_status::ShieldStatus;
 use crate::failure::Failure;
 use crate::latency;
-use crate::run::{self, ShieldStatus};
+use crate::run;
 use serde::Serialize;
 
 /// What `status` shows.

@@ -6,11 +6,11 @@ use super::apply_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;
 use super::take_down::take_down_named;
-use crate::apply::UnrestoredChanges;
-use crate::apply::{self, AppliedShield, ShieldEffect};
-use crate::documents::plan::{NamedShield, list_shields};
+use crate::apply;
+use crate::documents::applied::{AppliedShield, ShieldEffect, UnrestoredChanges};
+use crate::documents::plan::{ActiveShields, NamedShield, Plan, list_shields};
 use crate::failure::{Failure, FailureKind};
-use crate::plan::{ActiveShields, Plan, plan_version};
+use crate::plan::plan_version;
 use cpushield_linux::sys::signal;
 
 /// Undoes the shields that were made, and puts back those that were changed, the last one first.

@@ -2,11 +2,12 @@
 
 use super::WorkContext;
 use super::shield_options::policy_shields;
-use crate::apply::{self, ChangeFate, ShieldNote, UndoError, UndoneShield, UnrestoredChanges};
+use crate::apply::{self, UndoError};
+use crate::documents::applied::{ChangeFate, ShieldNote, UndoneShield, UnrestoredChanges};
 use crate::documents::count_text::many;
+use crate::documents::plan::{Disturbance, Shield};
 use crate::failure::{Failure, FailureKind};
 use crate::latency::TracerRecovery;
-use crate::plan::{Disturbance, Shield};
 use crate::run::ReleasedPrograms;
 use crate::{latency, run, tunables};
 use cpushield_linux::{sys::sched, trace::tracefs};

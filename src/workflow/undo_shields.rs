@@ -2,8 +2,8 @@
 
 use super::WorkContext;
 use super::take_down::{take_all_down, take_down, take_policy_down};
-use crate::apply::{UndoneShield, UnrestoredChanges};
 use crate::boot::AtEveryBoot;
+use crate::documents::applied::{UndoneShield, UnrestoredChanges};
 use crate::failure::Failure;
 use serde::Serialize;
 

@@ -2,8 +2,9 @@
 
 use super::WorkContext;
 use super::active_shields::{cpus_of, known_shields};
+use crate::documents::plan::Plan;
 use crate::failure::Failure;
-use crate::plan::{Plan, PlanRefusal};
+use crate::plan::PlanRefusal;
 use crate::run::{RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, Host};
 

@@ -4,7 +4,8 @@ use super::{LintTarget, lists, to_line};
 use crate::boot::line::to_word;
 use crate::boot::running_kernel::offloaded_cpus;
 use crate::documents::boot::{EffectSource, LintFinding};
-use crate::survey::{IsolationKind, IsolationSetup, Machine, isolation_setup};
+use crate::documents::machine::Machine;
+use crate::survey::{IsolationKind, IsolationSetup, isolation_setup};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 

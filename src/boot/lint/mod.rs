@@ -16,7 +16,8 @@ pub(super) use limits::find_unstarted;
 use super::refusals;
 use super::running_kernel::has_smt;
 use crate::documents::boot::LintFinding;
-use crate::survey::{Machine, running_list_rules};
+use crate::documents::machine::Machine;
+use crate::survey::running_list_rules;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::first_releases::PARALLEL_BRINGUP;
@@ -141,7 +142,7 @@ fn to_line(params: &[cmdline::KernelParam]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::survey::PlacedThread;
+    use crate::documents::machine::PlacedThread;
     use cpushield_linux::{Task, TaskId};
     use proptest::prelude::*;
 

@@ -11,8 +11,8 @@ use crate::boot::parameters::{
 };
 use crate::boot::running_kernel::support;
 use crate::documents::boot::{LintFinding, UnknownReason};
+use crate::documents::machine::Machine;
 use crate::registry::nearest;
-use crate::survey::Machine;
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::first_releases::BARE_RCU_NOCBS;
 

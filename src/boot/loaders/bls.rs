@@ -13,8 +13,7 @@ use super::cmdline_files::{
 use super::{kernel_install_hook, one_shot_entry};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
-use crate::boot::kernel_file;
-use crate::boot::line;
+use crate::boot::{kernel_file, line};
 use crate::documents::boot::{BootWarning, NextReason};
 use cpushield_linux::Host;
 use std::cmp::Ordering;

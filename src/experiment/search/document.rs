@@ -5,9 +5,9 @@ use super::run::TrialPlan;
 use super::sequential::{GoalDecision, GoalTally, SequentialTest};
 use super::subset::{OptionSubset, SubsetEnd, SubsetTrial, TrialPurpose};
 use crate::experiment::journal::ExperimentJournal;
-use crate::experiment::{Difference, ListedReason};
 use crate::experiment::{
-    ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState, Matrix,
+    Difference, ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState, ListedReason,
+    Matrix,
 };
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};

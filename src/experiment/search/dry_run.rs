@@ -2,8 +2,7 @@
 
 use super::request::{FixedOption, SearchGoal, SearchKind, SearchOption, SearchRequest};
 use super::sequential::SequentialTest;
-use crate::experiment::Difference;
-use crate::experiment::Matrix;
+use crate::experiment::{Difference, Matrix};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 

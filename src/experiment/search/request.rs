@@ -5,8 +5,7 @@ use super::sequential::{GoalDecision, SequentialTest};
 use super::subset::{
     GoalObservation, OptionSubset, SearchAim, SubsetSearch, TrialPurpose, replay_search,
 };
-use crate::experiment::Difference;
-use crate::experiment::{ExperimentRow, Matrix};
+use crate::experiment::{Difference, ExperimentRow, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;

@@ -4,6 +4,7 @@
 use super::request::{SearchRequest, combine};
 use super::subset::{GoalObservation, SubsetSearch};
 use crate::documents::evidence::VerifyDocument;
+use crate::documents::latency::LatencyMeasurement;
 use crate::experiment::journal::{ExperimentJournal, ExperimentStore, StepEnd};
 use crate::experiment::row_boot::find_or_add;
 use crate::experiment::run::run_open_steps;
@@ -11,7 +12,6 @@ use crate::experiment::{
     ExperimentEnd, ExperimentMachine, ExperimentRow, MeasurementStep, RowBoot, Schedule,
     run_remaining,
 };
-use crate::latency::LatencyMeasurement;
 use serde::{Deserialize, Serialize};
 
 /// A measurement of a search, as it is saved.

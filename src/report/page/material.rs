@@ -1,17 +1,17 @@
 //! The input of a report: documents by kind, each kind in the order given.
 
 use crate::change::Outcome;
-use crate::compare::Comparison;
+use crate::documents::comparison::Comparison;
 use crate::documents::evidence::{Evidence, Verdict};
+use crate::documents::experiment::Experiment;
 use crate::documents::fix_report::FixReport;
+use crate::documents::latency::LatencyMeasurement;
+use crate::documents::machine::Machine;
+use crate::documents::plan::{Plan, Step};
+use crate::documents::shield_status::Drift;
 use crate::documents::try_report::TryReport;
-use crate::experiment::Experiment;
 use crate::experiment::search::OptionSearch;
-use crate::latency::LatencyMeasurement;
-use crate::plan::{Plan, Step};
 use crate::report::verdict::WatchedRun;
-use crate::run::Drift;
-use crate::survey::Machine;
 use std::collections::BTreeSet;
 
 /// A document with its name.

@@ -7,9 +7,9 @@ use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
+use crate::documents::machine::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 use crate::documents::plan::{CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
-use crate::survey::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use super::super::WantedChange;
 use super::super::want::setting;
 use super::{HOUSEKEEPING, group_of, movable_threads, overlapping};
 use crate::change::{Change, ValueComparison};
+use crate::documents::machine::Machine;
 use crate::documents::plan::{CpusetWarning, Shield};
-use crate::survey::Machine;
 use cpushield_linux::CpuSet;
 
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {

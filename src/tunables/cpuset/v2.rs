@@ -10,8 +10,8 @@ use super::super::WantedChange;
 use super::super::want::setting;
 use super::{group_of, overlapping};
 use crate::change::{Change, ValueComparison};
+use crate::documents::machine::{CpusetGroup, Machine};
 use crate::documents::plan::Shield;
-use crate::survey::{CpusetGroup, Machine};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::EXCLUSIVE_CPUS;
 
@@ -140,8 +140,8 @@ fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChang
 
 #[cfg(test)]
 mod tests {
+    use crate::documents::machine::{CgroupMode, Machine};
     use crate::plan::fake::set;
-    use crate::survey::{CgroupMode, Machine};
     use crate::tunables::tests::{busy, shell};
 
     #[test]

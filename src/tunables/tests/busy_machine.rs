@@ -1,9 +1,9 @@
 //! A machine with everything that a tunable can want, and the same machine after a plan.
 
 use crate::change::Change;
-use crate::plan::Plan;
+use crate::documents::machine::{CgroupMode, CpusetGroup, IrqMovability, Machine, TunableReading};
+use crate::documents::plan::Plan;
 use crate::plan::fake::{irq, machine, set, thread};
-use crate::survey::{CgroupMode, CpusetGroup, IrqMovability, Machine, TunableReading};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::kernel_version::KernelVersion;
 

@@ -240,7 +240,7 @@ mod tests {
             }
             Err(error) => not_run(&format!("no permission to count, or no perf: {error}")),
         }
-        let none = EventGroup::open(cpu, &[]).unwrap_err();
+        let none = EventGroup::open(&Host::live(), cpu, &[]).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -2,8 +2,7 @@
 //! unknown are words, so that neither can be mistaken for the other.
 
 use super::shapes::{SvgDrawing, count, px, series, text_width};
-use crate::report::blocks::words;
-use crate::report::blocks::{Amount, BarChart};
+use crate::report::blocks::{Amount, BarChart, words};
 use maud::html;
 
 const WIDTH: f64 = 860.0;

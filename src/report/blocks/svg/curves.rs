@@ -2,8 +2,7 @@
 //! without the script.
 
 use super::shapes::{SvgDrawing, px, series, text_width};
-use crate::report::blocks::words;
-use crate::report::blocks::{Axis, Curve, CurveChart, Stroke};
+use crate::report::blocks::{Axis, Curve, CurveChart, Stroke, words};
 use maud::{Markup, html};
 use std::fmt::Write;
 

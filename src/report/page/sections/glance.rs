@@ -2,9 +2,8 @@
 //! document of each kind, everything that is doubtful, and the limits.
 
 use crate::documents::evidence::{CpuEvidence, Evidence};
-use crate::latency::{LatencyMeasurement, ThreadSeries};
-use crate::report::blocks::words;
-use crate::report::blocks::{Card, ReportBlock, TextTone};
+use crate::documents::latency::{LatencyMeasurement, ThreadSeries};
+use crate::report::blocks::{Card, ReportBlock, TextTone, words};
 use crate::report::latency::measured_value;
 use crate::report::limits::{limit_block, limit_row};
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};

@@ -1,10 +1,11 @@
 //! The charts of latencies: overlaid histograms of all documents, and the worst latency over time.
 //! Threads of one kind are combined.
 
-use crate::latency::{self, LatencyMeasurement, ThreadSeries};
-use crate::report::blocks::words;
+use crate::documents::latency::{LatencyMeasurement, ThreadSeries};
+use crate::latency;
 use crate::report::blocks::{
     Axis, Curve, CurveChart, Drawing, Picture, Stroke, Table, TableCell, TableColumn, TextTone,
+    words,
 };
 use crate::report::page::material::LabelledDocument;
 use crate::report::table::span;

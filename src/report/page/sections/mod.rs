@@ -11,7 +11,7 @@ mod settings;
 mod threads;
 mod topology;
 
-use crate::plan::Shield;
+use crate::documents::plan::Shield;
 use crate::report::blocks::{Report, ReportBlock, Section};
 use crate::report::moment::day;
 use crate::report::page::material::{LabelledDocument, ReportMaterial};

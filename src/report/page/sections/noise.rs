@@ -2,10 +2,9 @@
 
 use crate::causes::Cause;
 use crate::documents::evidence::{Evidence, WitnessKind};
-use crate::report::blocks::words;
 use crate::report::blocks::{
     Amount, BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn,
-    TextTone,
+    TextTone, words,
 };
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
 use crate::report::table::span;

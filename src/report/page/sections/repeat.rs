@@ -2,8 +2,9 @@
 //! order, with the shield undone at the end.
 
 use crate::documents::evidence::{Evidence, WatchOptions, WatchedWorkload};
-use crate::latency::LatencyMeasurement;
-use crate::load::{COMMAND, requested_words};
+use crate::documents::latency::LatencyMeasurement;
+use crate::documents::load_done::requested_words;
+use crate::load::COMMAND;
 use crate::quote::quote_for_shell;
 use crate::report::blocks::ReportBlock;
 use crate::report::page::material::{

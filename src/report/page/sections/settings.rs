@@ -2,7 +2,7 @@
 
 use crate::change::{Change, Outcome, Risk};
 use crate::documents::count_text::many;
-use crate::plan::{Plan, Step};
+use crate::documents::plan::{Plan, Step};
 use crate::report::blocks::{ReportBlock, Table, TableCell, TableColumn, TextTone};
 use crate::report::page::material::{LabelledDocument, PlanWithOutcome, ReportMaterial};
 use crate::report::plan::skipped;

@@ -1,6 +1,6 @@
 //! The names of the measured threads, which the glance, the figures and the charts share.
 
-use crate::latency::ThreadSeries;
+use crate::documents::latency::ThreadSeries;
 use crate::report::page::material::ReportMaterial;
 
 /// The instruments and the roles of their threads, in the order of the documents. Figures of

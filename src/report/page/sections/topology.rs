@@ -1,13 +1,13 @@
 //! Where the shield is: the map of the CPUs and the role of each.
 
-use crate::plan::{Plan, Shield};
+use crate::documents::machine::{CoreKind, Cpu, Machine, Topology};
+use crate::documents::plan::{Plan, Shield};
 use crate::report::applied::shield_line;
 use crate::report::blocks::{
     Cluster, Core, CpuMap, Drawing, MapRole, NodeGroup, Package, Picture, ReportBlock, Table,
     TableCell, TableColumn,
 };
 use crate::report::page::material::ReportMaterial;
-use crate::survey::{CoreKind, Cpu, Machine, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 
