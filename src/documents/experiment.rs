@@ -2,13 +2,18 @@
 //! has the figures of every repetition.
 
 mod difference;
+mod dry_run;
 mod reason;
+mod row_boot;
 mod row_isolation;
 
 pub use difference::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
+pub(crate) use dry_run::SCHEMA as DRY_RUN_SCHEMA;
+pub use dry_run::{BootPeriod, DryRun, DryRunRow};
 pub use reason::{
     BestEvidence, BootMismatch, ComparedUnit, EffectEvidence, ExperimentNote, UnmeasuredReason,
 };
+pub use row_boot::RowBoot;
 pub use row_isolation::RowIsolation;
 
 use cpushield_linux::CpuSet;

@@ -21,6 +21,7 @@ pub mod load_refusal;
 pub mod machine;
 pub mod machine_difference;
 pub mod moved_process;
+pub mod option_search;
 pub mod plan;
 pub mod policy_plans;
 pub mod process_note;

@@ -3,6 +3,8 @@
 //! later.
 
 mod boot_advice;
+mod candidate;
+mod candidate_reason;
 mod choice_reason;
 mod choice_warning;
 mod cpuset_warning;
@@ -14,6 +16,8 @@ mod version_difference;
 mod warning;
 
 pub use boot_advice::{BootAdvice, BootAdviceReason};
+pub use candidate::CpuCandidate;
+pub use candidate_reason::CandidateReason;
 pub use choice_reason::{BootPreparation, ChoiceReason};
 pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
 pub use cpuset_warning::CpusetWarning;

@@ -25,7 +25,6 @@ mod judge;
 mod judge_isolation;
 pub mod matrix;
 mod results;
-mod row_boot;
 pub mod run;
 pub mod schedule;
 pub mod search;
@@ -35,9 +34,6 @@ pub mod unit;
 pub use crate::documents::experiment::*;
 pub use matrix::{Matrix, MatrixError, RowCpus, RowPlace, WrittenList};
 pub use results::collect_results;
-pub use row_boot::RowBoot;
 pub use run::{ExperimentEnd, ExperimentMachine, MachineTrouble, run_remaining, stop};
-pub use schedule::{
-    DryRun, DryRunRow, MeasurementStep, RebootPermission, Schedule, describe_dry_run, make_schedule,
-};
+pub use schedule::{MeasurementStep, RebootPermission, Schedule, describe_dry_run, make_schedule};
 pub use summary::summarize;

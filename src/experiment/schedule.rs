@@ -5,60 +5,10 @@
 //! Boots also run forward and backward. Runs of one boot are not independent, so each visit to a
 //! kind of boot is a boot of its own, also where the direction changes.
 
-use super::row_boot::find_or_add;
 use super::{ExperimentRow, Matrix, RowBoot};
-use crate::plan::CpuCandidate;
-use cpushield_linux::CpuSet;
+use crate::documents::experiment::{BootPeriod, DRY_RUN_SCHEMA, DryRun, DryRunRow};
+use crate::documents::plan::CpuCandidate;
 use serde::{Deserialize, Serialize};
-
-/// The version of the format of [`DryRun`].
-const SCHEMA: u32 = 1;
-
-/// What an experiment would do: the document of `--dry-run`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DryRun {
-    /// The version of this format.
-    pub schema: u32,
-    /// The name of the experiment.
-    pub name: String,
-    /// The CPUs that are measured in any row.
-    pub cpus: CpuSet,
-    /// All rows.
-    pub rows: Vec<DryRunRow>,
-    /// Sets of CPUs to try, each in a row of its own; empty if the matrix names CPUs.
-    pub candidates: Vec<CpuCandidate>,
-    /// The number of measurements.
-    pub measurements: usize,
-    /// Their duration in nanoseconds, without the time for shields and reboots.
-    pub span_ns: u64,
-    /// How often the machine is rebooted, including the return to the original boot.
-    pub reboots: usize,
-    /// The time between reboots, in order.
-    pub boot_periods: Vec<BootPeriod>,
-    /// Rows that are not measured, because they need a reboot.
-    pub skipped: Vec<String>,
-}
-
-/// A row of a dry run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct DryRunRow {
-    /// Its name.
-    pub name: String,
-    /// The CPUs that are measured in it.
-    pub cpus: CpuSet,
-}
-
-/// The time between two reboots.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BootPeriod {
-    /// What the experiment changes in the boot.
-    pub boot: RowBoot,
-    /// The rows in the order they are measured, from 1; each with all columns.
-    pub rows: Vec<usize>,
-}
 
 /// Describes what an experiment would do. Each row of the matrix has its CPUs.
 #[must_use]
@@ -72,7 +22,7 @@ pub fn describe_dry_run(
     let dry_rows =
         matrix.rows.iter().map(|row| DryRunRow { name: row.name.clone(), cpus: row.cpus.clone() });
     DryRun {
-        schema: SCHEMA,
+        schema: DRY_RUN_SCHEMA,
         name: matrix.name.clone(),
         cpus: matrix.rows.iter().flat_map(|row| row.cpus.iter()).collect(),
         rows: dry_rows.collect(),
@@ -211,6 +161,14 @@ impl Schedule {
         let one = matrix.span_ns.saturating_add(matrix.warmup_ns);
         one.saturating_mul(u64::try_from(self.steps.len()).unwrap_or(u64::MAX))
     }
+}
+
+/// The index of a kind of boot in a list, to which it is added if it is new.
+pub(in crate::experiment) fn find_or_add(boots: &mut Vec<RowBoot>, needed: RowBoot) -> usize {
+    boots.iter().position(|known| *known == needed).unwrap_or_else(|| {
+        boots.push(needed);
+        boots.len() - 1
+    })
 }
 
 #[cfg(test)]

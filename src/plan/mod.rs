@@ -2,7 +2,6 @@
 //! that tunables want. Pure: it reads no machine and writes nothing.
 
 mod alternatives;
-mod candidate_reason;
 mod candidates;
 mod choice_notes;
 mod choose;
@@ -30,8 +29,7 @@ mod sites;
 
 pub use crate::documents::plan::*;
 pub use alternatives::alternatives;
-pub use candidate_reason::CandidateReason;
-pub use candidates::{CpuCandidate, list_candidates};
+pub use candidates::list_candidates;
 use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
 pub use dropped::check_dropped;

@@ -1,53 +1,9 @@
-//! What a search would do: the document of `--dry-run`. Pure.
+//! Describes what a search would do, for `--dry-run`. Pure.
 
-use super::request::{FixedOption, SearchGoal, SearchKind, SearchOption, SearchRequest};
-use super::sequential::SequentialTest;
-use crate::experiment::{Difference, Matrix};
+use super::request::SearchRequest;
+use crate::documents::option_search::{DRY_RUN_SCHEMA, SearchDryRun, SearchKind};
+use crate::experiment::Matrix;
 use cpushield_linux::CpuSet;
-use serde::Serialize;
-
-/// The version of the format of [`SearchDryRun`].
-const SCHEMA: u32 = 1;
-
-/// What a search would do.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SearchDryRun {
-    /// The version of this format.
-    pub schema: u32,
-    /// The name of the experiment.
-    pub name: String,
-    /// What it looks for.
-    pub search: SearchKind,
-    /// The goal of each measurement.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchGoal>"))]
-    pub goal: SearchGoal,
-    /// CPUs that are measured.
-    pub cpus: CpuSet,
-    /// What is varied, in the order in which it is left out.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<SearchOption>>")
-    )]
-    pub options: Vec<SearchOption>,
-    /// What is not varied.
-    pub fixed: Vec<FixedOption>,
-    /// What differs between the two documents.
-    pub differences: Vec<Difference>,
-    /// The rule of each decision.
-    pub test: SequentialTest,
-    /// The duration of one measurement with its warm-up, in nanoseconds.
-    pub measurement_ns: u64,
-    /// The duration of all measurements when every measurement agrees, in nanoseconds; without the
-    /// time for shields and reboots.
-    pub usual_ns: u64,
-    /// The longest possible duration of all measurements, in nanoseconds.
-    pub worst_ns: u64,
-    /// How often the machine may be rebooted at most.
-    pub reboots_max: usize,
-}
 
 /// Describes what a search would do on these CPUs.
 #[must_use]
@@ -68,7 +24,7 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -
     };
     let measurements = usual.min(most) * test.shortest().0;
     SearchDryRun {
-        schema: SCHEMA,
+        schema: DRY_RUN_SCHEMA,
         name: matrix.name.clone(),
         search: request.kind.clone(),
         goal: request.goal,

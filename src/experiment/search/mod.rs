@@ -2,24 +2,21 @@
 //! (`--minimize`), or the least set of differences that breaks it (`--between`). Each configuration
 //! is measured until an exact test decides.
 
-mod document;
+mod collected;
 mod dry_run;
 mod request;
 mod run;
 mod sequential;
 mod subset;
 
-pub use document::{
-    OptionFate, OptionSearch, OptionState, SCHEMA, SearchEnd, SearchNote, SearchTrial,
-    collect_search, list_only,
+pub use crate::documents::option_search::{
+    FixedOption, FixedReason, GoalDecision, GoalTally, OptionFate, OptionSearch, OptionState,
+    OptionSubset, SCHEMA, SearchDryRun, SearchEnd, SearchGoal, SearchKind, SearchNote,
+    SearchOption, SearchTrial, SequentialTest, TrialPurpose,
 };
-pub use dry_run::{SearchDryRun, describe_search};
-pub use request::{
-    FixedOption, FixedReason, SearchGoal, SearchKind, SearchOption, SearchRequest, combine,
-};
+pub use collected::{collect_search, list_only};
+pub use dry_run::describe_search;
+pub use request::{SearchRequest, combine};
 pub use run::{TrialDocument, TrialMachine, TrialMeasurement, TrialPlan, plan_trials, run_search};
-pub use sequential::{GoalDecision, GoalTally, SequentialTest, TestEndRates};
-pub use subset::{
-    GoalObservation, OptionSubset, SearchAim, SubsetEnd, SubsetSearch, SubsetTrial, TrialPurpose,
-    replay_search,
-};
+pub use sequential::TestEndRates;
+pub use subset::{GoalObservation, SearchAim, SubsetEnd, SubsetSearch, SubsetTrial, replay_search};

@@ -1,14 +1,14 @@
 //! The [`SearchRequest`]: what a search varies, from which configuration, and towards which goal.
 //! It is in the journal, so a search resumes with the same request. Pure.
 
-use super::sequential::{GoalDecision, SequentialTest};
-use super::subset::{
-    GoalObservation, OptionSubset, SearchAim, SubsetSearch, TrialPurpose, replay_search,
+use super::subset::{GoalObservation, SearchAim, SubsetSearch, replay_search};
+use crate::documents::option_search::{
+    FixedOption, GoalDecision, OptionSubset, SearchGoal, SearchKind, SearchOption, SequentialTest,
+    TrialPurpose,
 };
 use crate::experiment::{Difference, ExperimentRow, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// What a search does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,153 +30,6 @@ pub struct SearchRequest {
     pub fixed: Vec<FixedOption>,
     /// What differs between two documents; empty for [`SearchKind::Minimize`].
     pub differences: Vec<Difference>,
-}
-
-/// What a search looks for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum SearchKind {
-    /// The least set of options of this row that meets the goal.
-    Minimize {
-        /// The name of the row.
-        row: String,
-    },
-    /// The least set of differences between two documents that breaks the goal.
-    Between {
-        /// The document that met the goal.
-        good: String,
-        /// The document that missed the goal.
-        bad: String,
-    },
-}
-
-/// The goal of each measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "goal", rename_all = "kebab-case")]
-pub enum SearchGoal {
-    /// No latency is longer.
-    MaxLatency {
-        /// The limit in nanoseconds.
-        ns: u64,
-    },
-    /// No measured CPU has more entries into the kernel.
-    MaxEntries {
-        /// The limit.
-        count: u64,
-    },
-}
-
-impl fmt::Display for SearchGoal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SearchGoal::MaxLatency { ns } if ns % 1_000_000 == 0 => {
-                write!(f, "no latency over {} ms", ns / 1_000_000)
-            }
-            SearchGoal::MaxLatency { ns } if ns % 1_000 == 0 => {
-                write!(f, "no latency over {} µs", ns / 1_000)
-            }
-            SearchGoal::MaxLatency { ns } => write!(f, "no latency over {ns} ns"),
-            SearchGoal::MaxEntries { count: 0 } => {
-                f.write_str("no kernel entry on any measured CPU")
-            }
-            SearchGoal::MaxEntries { count: 1 } => {
-                f.write_str("at most 1 kernel entry on each CPU")
-            }
-            SearchGoal::MaxEntries { count } => {
-                write!(f, "at most {count} kernel entries on each CPU")
-            }
-        }
-    }
-}
-
-/// Something that is varied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "option", rename_all = "kebab-case")]
-pub enum SearchOption {
-    /// A tunable.
-    Tunable {
-        /// Its name.
-        name: String,
-        /// Whether it is on with this option; without the option it is the opposite.
-        on: bool,
-    },
-    /// A kernel, by its release.
-    Kernel {
-        /// The kernel with this option.
-        release: String,
-        /// The kernel without it.
-        instead_of: String,
-    },
-    /// A kernel parameter.
-    Parameter {
-        /// The word; `{cpus}` is the list of shielded CPUs.
-        word: String,
-        /// Whether the kernel has it with this option; without the option it is the opposite.
-        given: bool,
-    },
-    /// The value of a kernel parameter.
-    ParameterValue {
-        /// The word with this option.
-        word: String,
-        /// The word without it.
-        instead_of: String,
-    },
-}
-
-impl fmt::Display for SearchOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SearchOption::Tunable { name, on: true } => f.write_str(name),
-            SearchOption::Tunable { name, on: false } => write!(f, "{name} off"),
-            SearchOption::Kernel { release, instead_of } => {
-                write!(f, "kernel {release} instead of {instead_of}")
-            }
-            SearchOption::Parameter { word, given: true } => f.write_str(word),
-            SearchOption::Parameter { word, given: false } => write!(f, "without {word}"),
-            SearchOption::ParameterValue { word, instead_of } => {
-                write!(f, "{word} instead of {instead_of}")
-            }
-        }
-    }
-}
-
-/// Something that is not varied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct FixedOption {
-    /// What.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchOption>"))]
-    pub option: SearchOption,
-    /// Why.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<FixedReason>"))]
-    pub why: FixedReason,
-}
-
-/// Why an option is not varied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "reason", rename_all = "kebab-case")]
-pub enum FixedReason {
-    /// It needs a reboot, which was not permitted. No configuration has it.
-    RebootNotPermitted,
-    /// It prevents no interruption: it only saves what undo needs. Every shield has it.
-    Bookkeeping,
-}
-
-impl fmt::Display for FixedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FixedReason::RebootNotPermitted => {
-                "not tried: it needs a reboot, but --reboot was not given"
-            }
-            FixedReason::Bookkeeping => "not varied: undo and the instruments need it",
-        })
-    }
 }
 
 impl SearchRequest {

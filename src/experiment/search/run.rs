@@ -6,8 +6,8 @@ use super::subset::{GoalObservation, SubsetSearch};
 use crate::documents::evidence::VerifyDocument;
 use crate::documents::latency::LatencyMeasurement;
 use crate::experiment::journal::{ExperimentJournal, ExperimentStore, StepEnd};
-use crate::experiment::row_boot::find_or_add;
 use crate::experiment::run::run_open_steps;
+use crate::experiment::schedule::find_or_add;
 use crate::experiment::{
     ExperimentEnd, ExperimentMachine, ExperimentRow, MeasurementStep, RowBoot, Schedule,
     run_remaining,

@@ -6,7 +6,7 @@
 //! the probability of a wrong decision is at most the error rate, for any number of measurements.
 //! [`SequentialTest::end_rates`] computes the probabilities of its ends exactly.
 
-use serde::{Deserialize, Serialize};
+use crate::documents::option_search::{GoalDecision, GoalTally, SequentialTest};
 
 /// A configuration that misses the goal in at most this share of all measurements meets it.
 pub const MISS_RATE_MET: f64 = 0.1;
@@ -16,46 +16,6 @@ pub const MISS_RATE_MISSED: f64 = 0.5;
 pub const ERROR_RATE: f64 = 0.05;
 /// The maximum number of measurements for one decision.
 pub const MEASUREMENTS_MAX: usize = 40;
-
-/// The rule by which each decision of a search is made.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct SequentialTest {
-    /// At most this share of measurements misses the goal: the configuration meets it.
-    pub miss_rate_met: f64,
-    /// At least this share of measurements misses the goal: the configuration misses it.
-    pub miss_rate_missed: f64,
-    /// The maximum probability of a wrong decision in either direction.
-    pub error_rate: f64,
-    /// After this number of measurements without a decision there is no answer.
-    pub measurements_max: usize,
-}
-
-/// How many measurements of a configuration met the goal.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct GoalTally {
-    /// Measurements that met the goal.
-    pub met: usize,
-    /// Measurements that missed it.
-    pub missed: usize,
-    /// Doubtful measurements. None has missed the goal, and each may have met it: leaving them out
-    /// would make misses look frequent. So they count against a miss, and not for the goal.
-    pub doubtful: usize,
-}
-
-/// The end of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum GoalDecision {
-    /// The configuration meets the goal.
-    Met,
-    /// The configuration misses the goal.
-    Missed,
-    /// The measurements do not decide.
-    NoAnswer,
-}
 
 /// The probability of each end of a test.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -8,12 +8,11 @@
 //! option of the result has then been left out of exactly the result: it is 1-minimal, whatever the
 //! interactions between the options are.
 
-use super::sequential::{GoalDecision, GoalTally, SequentialTest};
+use crate::documents::option_search::{
+    GoalDecision, GoalTally, OptionSubset, SequentialTest, TrialPurpose,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// Options by their indexes.
-pub type OptionSubset = BTreeSet<usize>;
 
 /// One measurement of a configuration, as the search sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,21 +39,6 @@ pub enum GoalObservation {
         /// Why.
         why: String,
     },
-}
-
-/// Why a configuration is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum TrialPurpose {
-    /// With every option.
-    AllOptions,
-    /// Without any option.
-    NoOptions,
-    /// Some options are left out.
-    LeaveOut,
-    /// The result is measured once more at the end.
-    Confirmation,
 }
 
 /// One configuration and its decision.

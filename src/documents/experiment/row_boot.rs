@@ -36,14 +36,6 @@ impl RowBoot {
     }
 }
 
-/// The index of a kind of boot in a list, to which it is added if it is new.
-pub(in crate::experiment) fn find_or_add(boots: &mut Vec<RowBoot>, needed: RowBoot) -> usize {
-    boots.iter().position(|known| *known == needed).unwrap_or_else(|| {
-        boots.push(needed);
-        boots.len() - 1
-    })
-}
-
 impl fmt::Display for RowBoot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kernel = self.kernel.iter().map(|kernel| format!("kernel {kernel}"));

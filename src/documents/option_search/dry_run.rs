@@ -1,0 +1,49 @@
+//! [`SearchDryRun`]: what a search would do, the document of `--dry-run`. Plain data.
+
+use super::{FixedOption, SearchGoal, SearchKind, SearchOption, SequentialTest};
+use crate::documents::experiment::Difference;
+use cpushield_linux::CpuSet;
+use serde::Serialize;
+
+/// The version of the format of [`SearchDryRun`].
+pub(crate) const SCHEMA: u32 = 1;
+
+/// What a search would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SearchDryRun {
+    /// The version of this format.
+    pub schema: u32,
+    /// The name of the experiment.
+    pub name: String,
+    /// What it looks for.
+    pub search: SearchKind,
+    /// The goal of each measurement.
+    #[serde(with = "crate::with_text")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchGoal>"))]
+    pub goal: SearchGoal,
+    /// CPUs that are measured.
+    pub cpus: CpuSet,
+    /// What is varied, in the order in which it is left out.
+    #[serde(with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<SearchOption>>")
+    )]
+    pub options: Vec<SearchOption>,
+    /// What is not varied.
+    pub fixed: Vec<FixedOption>,
+    /// What differs between the two documents.
+    pub differences: Vec<Difference>,
+    /// The rule of each decision.
+    pub test: SequentialTest,
+    /// The duration of one measurement with its warm-up, in nanoseconds.
+    pub measurement_ns: u64,
+    /// The duration of all measurements when every measurement agrees, in nanoseconds; without the
+    /// time for shields and reboots.
+    pub usual_ns: u64,
+    /// The longest possible duration of all measurements, in nanoseconds.
+    pub worst_ns: u64,
+    /// How often the machine may be rebooted at most.
+    pub reboots_max: usize,
+}
