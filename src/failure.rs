@@ -294,7 +294,7 @@ impl Failure {
     /// A kernel parameter that is not accepted, with similar names and this advice.
     pub(crate) fn faulty_word(
         message: String,
-        faulty: &crate::boot::FaultyWord,
+        faulty: &crate::documents::boot::FaultyWord,
         advice: String,
     ) -> Failure {
         let near = faulty.near.iter().map(|name| format!("did you mean {name}?"));
@@ -309,7 +309,10 @@ fn mixed_kernels(message: String, with: &str, without: &str) -> Failure {
         .hint("or use isolcpus= for all of them: --off nohz-full --on isolcpus-domain")
 }
 
-fn nothing_applies(message: String, skipped: &[crate::boot::SkippedParameter]) -> Failure {
+fn nothing_applies(
+    message: String,
+    skipped: &[crate::documents::boot::SkippedParameter],
+) -> Failure {
     let failure = Failure::machine(message);
     let undecided = skipped.iter().filter(|it| it.reason.is_undecided());
     let on: String = undecided.map(|it| format!(" --on {}", it.name)).collect();

@@ -77,7 +77,7 @@ pub mod write;
 mod write_mode;
 
 pub use crate::documents::boot::*;
-pub use at_every_boot::AtEveryBoot;
+pub use at_every_boot::read_at_every_boot;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};

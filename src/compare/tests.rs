@@ -233,7 +233,7 @@ fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     let mut wider = after;
     for n in 0..5 {
         let latency = latency_in(&mut wider, n);
-        let more = crate::latency::ThreadSeries { cpu: 4, ..latency.series[0].clone() };
+        let more = crate::documents::latency::ThreadSeries { cpu: 4, ..latency.series[0].clone() };
         latency.series.push(more);
     }
     let pair = compared(&before, &wider);

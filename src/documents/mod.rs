@@ -11,6 +11,7 @@ pub mod evidence;
 pub mod experiment;
 pub mod fix_reason;
 pub mod fix_report;
+pub mod free_cpus;
 pub mod inapplicable;
 pub mod latency;
 pub mod leftovers;

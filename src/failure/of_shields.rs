@@ -100,7 +100,7 @@ impl From<crate::apply::AmendError> for Failure {
 /// A failed apply, and whether the changes before it were undone. Both errors are reported.
 fn describe_rollback(
     message: String,
-    undone: Result<crate::apply::UndoneShield, crate::apply::UndoError>,
+    undone: Result<crate::documents::applied::UndoneShield, crate::apply::UndoError>,
 ) -> Failure {
     let retry = "restore the remaining changes: cpushield undo";
     match undone {
@@ -110,7 +110,7 @@ fn describe_rollback(
         Ok(undone) => {
             let mut message = message;
             for step in undone.failed() {
-                if let crate::apply::ChangeFate::Failed { reason } = &step.fate {
+                if let crate::documents::applied::ChangeFate::Failed { reason } = &step.fate {
                     message.push_str(&format!("\n  not undone: {}: {reason}", step.subject));
                 }
             }

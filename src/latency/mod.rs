@@ -59,7 +59,7 @@ mod trace_witness;
 mod tracer;
 
 pub use crate::documents::latency::*;
-pub use crate::load::LoadDone;
+pub use crate::documents::load_done::LoadDone;
 pub use histogram::{HistogramError, counts, cyclictest, hdr_log, percent_of, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;

@@ -475,7 +475,12 @@ mod tests {
         let device = |node, local: &str| {
             let mut m = machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"]);
             let (name, local) = ("eth0".to_owned(), set(local));
-            m.devices.push(crate::survey::Device { name, node, local, ..Default::default() });
+            m.devices.push(crate::documents::machine::Device {
+                name,
+                node,
+                local,
+                ..Default::default()
+            });
             choose(&m, &ShieldRequest { near: Some("eth0".to_owned()), ..request() }).unwrap()
         };
         let equal = ChoiceReason::EquallyNear { device: "eth0".to_owned() };
@@ -505,7 +510,7 @@ mod tests {
             chosen(&m, &ShieldRequest { node: Some(7), ..request() })
                 .contains("node 7 has no CPUs")
         );
-        m.devices.push(crate::survey::Device {
+        m.devices.push(crate::documents::machine::Device {
             name: "eth0".to_owned(),
             local: set("0-2"),
             ..Default::default()

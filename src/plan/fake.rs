@@ -1,7 +1,7 @@
 //! Hand-made machines for tests.
 
+use crate::documents::machine::SCHEMA;
 use crate::documents::machine::{Cache, Cpu, Irq, IrqMovability, Machine, Node, PlacedThread};
-use crate::survey::SCHEMA;
 use cpushield_linux::{CpuSet, Task, TaskId};
 
 /// Parses a CPU list.

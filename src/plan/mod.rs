@@ -34,7 +34,7 @@ use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
 pub use dropped::check_dropped;
 use evidence_limits::find_evidence_limits;
-pub use free_cpus::{CpuHolder, CpuHolding, FreeCpus, FreeGroup, find_free_cpus};
+pub use free_cpus::find_free_cpus;
 pub use missing::{missing, wanted_now};
 pub use node_refusal::NodeRefusal;
 pub use parse::{PlanError, PlanFault};

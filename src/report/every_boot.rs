@@ -3,9 +3,8 @@
 
 use super::applied::{applied_blocks, applied_policy_blocks, undone_blocks};
 use super::blocks::{ReportBlock, TextLine};
-use crate::boot::AtEveryBoot;
 use crate::documents::applied::{AppliedPlan, AppliedPolicy, UndoneShield};
-use crate::documents::boot::Enabled;
+use crate::documents::boot::{AtEveryBoot, Enabled};
 use crate::documents::plan::{Plan, Shield, named};
 
 /// A line for the shield that every boot creates.

@@ -9,12 +9,11 @@ use super::blocks::{
 use super::table::span;
 use crate::documents::count_text::many;
 use crate::documents::experiment::{
-    BestRow, EffectMeaning, Experiment, ExperimentSetup, ExperimentState, OptionEffect,
+    BestRow, DryRun, EffectMeaning, Experiment, ExperimentSetup, ExperimentState, OptionEffect,
     RankedFigure,
 };
 use crate::documents::latency::{MeasuredPower, memory_size};
 use crate::documents::plan::named;
-use crate::experiment::DryRun;
 
 /// The blocks of an experiment.
 #[must_use]

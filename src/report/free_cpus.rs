@@ -2,8 +2,8 @@
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine};
 use super::machine::size;
+use crate::documents::free_cpus::{CpuHolding, FreeCpus, FreeGroup};
 use crate::documents::plan::named;
-use crate::plan::{CpuHolding, FreeCpus, FreeGroup};
 
 /// The blocks of `cpushield plan --free`.
 #[must_use]

@@ -8,11 +8,11 @@ use super::experiment::{environment, long_span};
 use super::table::span;
 use crate::documents::count_text::many;
 use crate::documents::experiment::{Difference, DifferenceRole, ExperimentRow, ExperimentState};
-use crate::documents::plan::named;
-use crate::experiment::search::{
+use crate::documents::option_search::{
     FixedOption, GoalDecision, OptionFate, OptionSearch, OptionState, SearchDryRun, SearchEnd,
     SearchGoal, SearchKind, SearchTrial, SequentialTest,
 };
+use crate::documents::plan::named;
 
 /// The blocks of a search.
 #[must_use]

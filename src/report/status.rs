@@ -3,7 +3,7 @@
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead};
 use super::blocks::{TextLine, TextPart, TextTone};
 use super::every_boot::at_every_boot_line;
-use crate::boot::AtEveryBoot;
+use crate::documents::boot::AtEveryBoot;
 use crate::documents::shield_status::{
     OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole,
 };

@@ -104,7 +104,7 @@ pub enum RunError {
         /// Its journal.
         path: String,
         /// The unfinished work.
-        unfinished: crate::apply::UnfinishedWork,
+        unfinished: crate::documents::shield_status::UnfinishedWork,
     },
     /// The journal of the shield cannot be used.
     Journal(JournalLoadError),

@@ -116,7 +116,7 @@ mod tests {
             apply_or_fall_back((&host, &store), apply::apply, first, Some(&origin), &mut |_| {})
                 .unwrap();
         assert_eq!(applied.steps.len(), plan.steps.len());
-        let partition = |step: &crate::plan::Step| {
+        let partition = |step: &crate::documents::plan::Step| {
             matches!(&step.change,
             Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition"))
         };

@@ -17,11 +17,11 @@ use crate::documents::experiment::{
     RowIsolation,
 };
 use crate::documents::machine::Machine;
-use crate::experiment::journal::ExperimentJournal;
-use crate::experiment::search::{
-    OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
-    describe_search, list_only,
+use crate::documents::option_search::{
+    OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption,
 };
+use crate::experiment::journal::ExperimentJournal;
+use crate::experiment::search::{SearchRequest, describe_search, list_only};
 use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
 use crate::json::to_json;

@@ -3,7 +3,7 @@
 
 use super::between_ends::MeasuredEnd;
 use crate::documents::experiment::{Difference, DifferenceRole, DifferenceSubject};
-use crate::experiment::search::SearchGoal;
+use crate::documents::option_search::SearchGoal;
 use crate::report::table;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;

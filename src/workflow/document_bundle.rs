@@ -7,10 +7,10 @@ use crate::documents::experiment::Experiment;
 use crate::documents::fix_report::FixReport;
 use crate::documents::latency::LatencyMeasurement;
 use crate::documents::machine::Machine;
+use crate::documents::option_search::OptionSearch;
 use crate::documents::plan::Plan;
 use crate::documents::shield_status::ShieldStatus;
 use crate::documents::try_report::TryReport;
-use crate::experiment::search::OptionSearch;
 use serde::Serialize;
 
 /// The schema version of `report --json`.

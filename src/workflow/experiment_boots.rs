@@ -8,8 +8,9 @@ use crate::boot::{
     BootError, RowWords, check_row_kernel, check_row_words, loaders, plan as boot_plan,
 };
 use crate::documents::boot::WordFault;
+use crate::documents::experiment::RowBoot;
 use crate::documents::machine::Machine;
-use crate::experiment::{Matrix, RebootPermission, RowBoot};
+use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;

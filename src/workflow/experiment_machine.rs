@@ -12,12 +12,12 @@ use crate::boot::parameter_effect::ParameterEffect;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, write};
 use crate::change::Outcome;
 use crate::documents::experiment::{
-    BootMismatch, ExperimentColumn, ExperimentRow, ExperimentSetup,
+    BootMismatch, ExperimentColumn, ExperimentRow, ExperimentSetup, RowBoot,
 };
 use crate::documents::latency::{LatencyMeasurement, LatencyNote};
 use crate::documents::plan::Plan;
 use crate::experiment::{
-    ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RowBoot, RowCpus, Schedule, unit,
+    ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RowCpus, Schedule, unit,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::latency::{

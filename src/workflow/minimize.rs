@@ -11,12 +11,12 @@ use super::run_experiment::{
 use crate::change::EffectTime;
 use crate::documents::experiment::ExperimentRow;
 use crate::documents::machine::Machine;
+use crate::documents::option_search::{
+    FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchKind, SearchOption,
+};
 use crate::documents::plan::Plan;
 use crate::experiment::journal::ExperimentJournal;
-use crate::experiment::search::{
-    FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchKind, SearchOption, SearchRequest,
-    describe_search,
-};
+use crate::experiment::search::{SearchRequest, describe_search};
 use crate::experiment::{Matrix, RebootPermission, RowCpus};
 use crate::failure::Failure;
 use crate::plan::plan;

@@ -90,14 +90,20 @@ const fn printed<T: schemars::JsonSchema>(
 /// Every document that a subcommand prints.
 #[cfg(feature = "schema")]
 pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
-    printed::<crate::survey::Machine>("survey.schema.json", "cpushield survey --json"),
-    printed::<crate::boot::CommandLineLint>("lint.schema.json", "cpushield survey --lint --json"),
+    printed::<crate::documents::machine::Machine>("survey.schema.json", "cpushield survey --json"),
+    printed::<crate::documents::boot::CommandLineLint>(
+        "lint.schema.json",
+        "cpushield survey --lint --json",
+    ),
     printed::<crate::documents::plan::Plan>("plan.schema.json", "cpushield plan --json"),
     printed::<crate::documents::policy_plans::PolicyPlans>(
         "policy-plans.schema.json",
         "cpushield plan --all --json",
     ),
-    printed::<crate::plan::FreeCpus>("free-cpus.schema.json", "cpushield plan --free --json"),
+    printed::<crate::documents::free_cpus::FreeCpus>(
+        "free-cpus.schema.json",
+        "cpushield plan --free --json",
+    ),
     printed::<crate::exchange::ImportedPolicy>(
         "imported-policy.schema.json",
         "cpushield plan --from --json",
@@ -107,25 +113,40 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
         "cpushield plan --export --json",
     ),
     printed::<crate::documents::try_report::TryReport>("try.schema.json", "cpushield try --json"),
-    printed::<crate::apply::AppliedPlan>("apply.schema.json", "cpushield apply --json"),
-    printed::<crate::apply::AppliedPolicy>("apply-all.schema.json", "cpushield apply --all --json"),
+    printed::<crate::documents::applied::AppliedPlan>(
+        "apply.schema.json",
+        "cpushield apply --json",
+    ),
+    printed::<crate::documents::applied::AppliedPolicy>(
+        "apply-all.schema.json",
+        "cpushield apply --all --json",
+    ),
     printed::<shield_status::StatusDocument>("status.schema.json", "cpushield status --json"),
     printed::<undo_shields::UndoDocument>("undo.schema.json", "cpushield undo --json"),
     printed::<every_boot::EnabledShield>("enable.schema.json", "cpushield enable --json"),
     printed::<every_boot::EnabledPolicy>("enable-all.schema.json", "cpushield enable --all --json"),
     printed::<every_boot::DisabledShield>("disable.schema.json", "cpushield disable --json"),
-    printed::<crate::run::MovedProcesses>(
+    printed::<crate::documents::moved_process::MovedProcesses>(
         "moved.schema.json",
         "cpushield add --json, cpushield remove --json",
     ),
-    printed::<crate::boot::BootPlan>("boot-plan.schema.json", "cpushield boot plan --json"),
-    printed::<crate::boot::WrittenParameters>(
+    printed::<crate::documents::boot::BootPlan>(
+        "boot-plan.schema.json",
+        "cpushield boot plan --json",
+    ),
+    printed::<crate::documents::boot::WrittenParameters>(
         "boot-apply.schema.json",
         "cpushield boot apply --json",
     ),
-    printed::<crate::boot::BootStatus>("boot-status.schema.json", "cpushield boot status --json"),
-    printed::<crate::boot::UndoneParameters>("boot-undo.schema.json", "cpushield boot undo --json"),
-    printed::<crate::boot::ConcludedTrial>(
+    printed::<crate::documents::boot::BootStatus>(
+        "boot-status.schema.json",
+        "cpushield boot status --json",
+    ),
+    printed::<crate::documents::boot::UndoneParameters>(
+        "boot-undo.schema.json",
+        "cpushield boot undo --json",
+    ),
+    printed::<crate::documents::boot::ConcludedTrial>(
         "boot-conclude.schema.json",
         "cpushield boot conclude --json",
     ),
@@ -147,27 +168,30 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
         "fix.schema.json",
         "cpushield verify --fix --json",
     ),
-    printed::<crate::latency::LatencyMeasurement>(
+    printed::<crate::documents::latency::LatencyMeasurement>(
         "latency.schema.json",
         "cpushield latency --json",
     ),
-    printed::<crate::experiment::Experiment>(
+    printed::<crate::documents::experiment::Experiment>(
         "experiment.schema.json",
         "cpushield experiment --json",
     ),
-    printed::<crate::experiment::search::OptionSearch>(
+    printed::<crate::documents::option_search::OptionSearch>(
         "search.schema.json",
         "cpushield experiment --minimize --json",
     ),
-    printed::<crate::experiment::DryRun>(
+    printed::<crate::documents::experiment::DryRun>(
         "dry-run.schema.json",
         "cpushield experiment --dry-run --json",
     ),
-    printed::<crate::experiment::search::SearchDryRun>(
+    printed::<crate::documents::option_search::SearchDryRun>(
         "search-dry-run.schema.json",
         "cpushield experiment --minimize --dry-run --json",
     ),
-    printed::<crate::compare::Comparison>("compare.schema.json", "cpushield compare --json"),
+    printed::<crate::documents::comparison::Comparison>(
+        "compare.schema.json",
+        "cpushield compare --json",
+    ),
     printed::<document_bundle::DocumentBundle<'static>>(
         "report.schema.json",
         "cpushield report --json",

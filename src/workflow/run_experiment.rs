@@ -10,12 +10,12 @@ use super::search_machine::LiveSearchMachine;
 use super::undo_watchdog::EXPERIMENT_SHIELD;
 use super::{WorkContext, active_shields, catch_stops, runs_as_root};
 use crate::boot::{self, early};
-use crate::documents::experiment::{Experiment, ExperimentSetup};
+use crate::documents::experiment::{DryRun, Experiment, ExperimentSetup};
 use crate::documents::machine::Machine;
+use crate::documents::option_search::OptionSearch;
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
-use crate::experiment::search::OptionSearch;
 use crate::experiment::{
-    self, DryRun, ExperimentEnd, Matrix, RebootPermission, RowCpus, Schedule, make_schedule, search,
+    self, ExperimentEnd, Matrix, RebootPermission, RowCpus, Schedule, make_schedule, search,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::json::to_json;

@@ -5,15 +5,14 @@ use super::WorkContext;
 use super::experiment_machine::{LiveExperimentMachine, MeasuredCell, OriginalBoot};
 use super::load_options::{LoadCpus, LoadOptions};
 use crate::documents::evidence::{Gate, VerifyDocument};
-use crate::documents::experiment::{BootMismatch, ExperimentRow};
+use crate::documents::experiment::{BootMismatch, ExperimentRow, RowBoot};
 use crate::documents::latency::{LatencyDoubt, LatencyNote};
 use crate::documents::load_done::LoadDone;
+use crate::documents::option_search::SearchGoal;
 use crate::experiment::journal::ExperimentJournal;
-use crate::experiment::search::{
-    GoalObservation, SearchGoal, TrialDocument, TrialMachine, TrialMeasurement,
-};
+use crate::experiment::search::{GoalObservation, TrialDocument, TrialMachine, TrialMeasurement};
 use crate::experiment::{
-    ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RowBoot, RowCpus, Schedule,
+    ExperimentMachine, MachineTrouble, Matrix, MeasurementStep, RowCpus, Schedule,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::load::LoadGenerator;

@@ -2,7 +2,8 @@
 
 use super::WorkContext;
 use super::take_down::note_of_tracer;
-use crate::boot::AtEveryBoot;
+use crate::boot::read_at_every_boot;
+use crate::documents::boot::AtEveryBoot;
 use crate::documents::shield_status::ShieldStatus;
 use crate::failure::Failure;
 use crate::latency;
@@ -30,5 +31,5 @@ pub fn read_status(work: &WorkContext<'_>) -> Result<StatusDocument, Failure> {
         work.ui.status(&note_of_tracer(recovery).to_string());
     }
     let status = run::status(&work.host, &work.store, work.shield.as_deref())?;
-    Ok(StatusDocument { status, at_every_boot: AtEveryBoot::read(&work.store) })
+    Ok(StatusDocument { status, at_every_boot: read_at_every_boot(&work.store) })
 }

@@ -2,8 +2,9 @@
 
 use super::WorkContext;
 use super::take_down::{take_all_down, take_down, take_policy_down};
-use crate::boot::AtEveryBoot;
+use crate::boot::read_at_every_boot;
 use crate::documents::applied::{UndoneShield, UnrestoredChanges};
+use crate::documents::boot::AtEveryBoot;
 use crate::failure::Failure;
 use serde::Serialize;
 
@@ -48,6 +49,6 @@ pub fn undo_shields(
         UndoTarget::All => take_all_down(work, unrestored)?,
         UndoTarget::One => vec![take_down(work, unrestored)?],
     };
-    let at_every_boot = AtEveryBoot::read(&work.store);
+    let at_every_boot = read_at_every_boot(&work.store);
     Ok(UndoDocument { schema: SCHEMA, shields, at_every_boot })
 }

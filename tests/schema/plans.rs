@@ -7,10 +7,10 @@ use cpushield::boot::{
     TrialReason, UndoNote, UndoneParameters, WrittenParameters,
 };
 use cpushield::change::Change;
+use cpushield::documents::free_cpus::{CpuHolder, CpuHolding};
 use cpushield::exchange::make_policy;
 use cpushield::plan::{
-    CpuHolder, CpuHolding, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Step,
-    find_free_cpus,
+    Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Step, find_free_cpus,
 };
 use cpushield::policy::{MemoryLimit, OperatorLimits, OperatorName, ShieldOperators, Siblings};
 use cpushield::survey::other_tools::{

@@ -2,6 +2,7 @@
 //! ([`BootJournal`]) and the present state ([`BootStatus`]). Plain data.
 
 mod answers;
+mod at_every_boot;
 mod change;
 mod difference;
 mod doubt;
@@ -16,6 +17,7 @@ mod warning;
 mod word_fault;
 
 pub use answers::{ConcludedTrial, FileFate, RemovedParameters, UndoneParameters};
+pub use at_every_boot::AtEveryBoot;
 pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};

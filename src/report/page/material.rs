@@ -7,10 +7,10 @@ use crate::documents::experiment::Experiment;
 use crate::documents::fix_report::FixReport;
 use crate::documents::latency::LatencyMeasurement;
 use crate::documents::machine::Machine;
+use crate::documents::option_search::OptionSearch;
 use crate::documents::plan::{Plan, Step};
 use crate::documents::shield_status::Drift;
 use crate::documents::try_report::TryReport;
-use crate::experiment::search::OptionSearch;
 use crate::report::verdict::WatchedRun;
 use std::collections::BTreeSet;
 
