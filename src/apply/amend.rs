@@ -10,19 +10,10 @@ use super::kind::PerformedChange;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
 use crate::change::ChangeFault;
-use crate::documents::applied::{AppliedStep, StepDone};
+use crate::documents::applied::{AmendedShield, AppliedStep, StepDone};
 use crate::documents::plan::Step;
 use cpushield_linux::{AffinityGuard, Error, Host, Store, processes::namespaces, sys::signal};
 use std::fmt;
-
-/// The result of an amendment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AmendedShield {
-    /// The outcome of each step that was made.
-    pub steps: Vec<AppliedStep>,
-    /// Why it stopped before the last step.
-    pub halted: Option<String>,
-}
 
 /// Why a shield was not amended.
 #[derive(Debug)]

@@ -26,8 +26,8 @@
 //!   affinities.rs, …
 //! kind.rs                                the trait and the results of its methods
 //! journal.rs                             the lines of the journal
-//! original.rs, step_result.rs,           what the journal stores about a step
-//!   task_masks.rs
+//! original.rs, task_masks.rs             what the journal stores about a step, together with
+//!                                        the results in src/documents/applied/
 //! ```
 //!
 //! **Several shields** share one journal and one lock. The first shield begins the journal. A
@@ -92,7 +92,7 @@ mod undo_versions;
 
 pub use crate::documents::applied::*;
 pub use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
-pub use amend::{AmendError, AmendedShield, amend};
+pub use amend::{AmendError, amend};
 pub use error::{ApplyError, ApplyProgress, UndoError};
 pub use executor::{apply, check};
 pub use hogs::{BlockedBy, refuse_move};

@@ -60,6 +60,15 @@ pub struct AppliedStep {
     pub done: StepDone,
 }
 
+/// The result of an amendment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AmendedShield {
+    /// The outcome of each step that was made.
+    pub steps: Vec<AppliedStep>,
+    /// Why it stopped before the last step.
+    pub halted: Option<String>,
+}
+
 /// The result of an undo.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -1,5 +1,5 @@
-//! Documents that several stages exchange. They lie below all stages: a stage imports a document,
-//! and a document imports no stage. Pure data.
+//! The documents of all stages. They lie below the stages: a stage imports a document, and a
+//! document imports no stage. Pure data.
 
 pub mod applied;
 pub mod boot;
