@@ -4,8 +4,8 @@
 //! the words from our hook.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderPageRow,
-    ParameterAssignment, find_own,
+    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
+    LoaderFiles, LoaderPageRow, ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, split_key,
@@ -134,7 +134,29 @@ impl BootLoader for BlsLoader {
         plan.removed = find_own(host, self, named)?;
         Ok(plan)
     }
+}
 
+impl BootOnce for BlsLoader {
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        one_shot_entry::arm(host, entry)?;
+        // Checks what the loader will boot, not what was written.
+        if self.find(host)?.unwrap_or_default().boots_next(entry) {
+            return Ok(());
+        }
+        one_shot_entry::disarm(host, entry)?;
+        Err(BootError::cannot_boot_once(format!("the loader would not boot {entry} next")))
+    }
+
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String {
+        one_shot_entry::boot_instructions(host, entry)
+    }
+
+    fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
+        one_shot_entry::disarm(host, entry)
+    }
+}
+
+impl LoaderFiles for BlsLoader {
     fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         LINES.strip_words(now, words)
     }
@@ -159,24 +181,6 @@ impl BootLoader for BlsLoader {
     fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
         bytes.starts_with(MARK.as_bytes())
             || bytes.starts_with(kernel_install_hook::MARK.as_bytes())
-    }
-
-    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        one_shot_entry::arm(host, entry)?;
-        // Checks what the loader will boot, not what was written.
-        if self.find(host)?.unwrap_or_default().boots_next(entry) {
-            return Ok(());
-        }
-        one_shot_entry::disarm(host, entry)?;
-        Err(BootError::cannot_boot_once(format!("the loader would not boot {entry} next")))
-    }
-
-    fn boot_instructions(&self, host: &Host, entry: &str) -> String {
-        one_shot_entry::boot_instructions(host, entry)
-    }
-
-    fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
-        one_shot_entry::disarm(host, entry)
     }
 
     fn creates(&self, path: &str) -> bool {

@@ -200,8 +200,8 @@ pub(super) fn find_own(
     Ok(own)
 }
 
-/// One boot loader.
-pub trait BootLoader: Sync {
+/// One boot loader: how its menu is read, and which files get the words.
+pub trait BootLoader: BootOnce + LoaderFiles + Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
@@ -228,7 +228,36 @@ pub trait BootLoader: Sync {
     fn generator(&self) -> Option<&dyn MenuGenerator> {
         None
     }
+}
 
+/// How a loader boots an entry once, for a trial.
+pub trait BootOnce {
+    /// Makes this entry boot once, and reads back that it will.
+    ///
+    /// # Errors
+    /// The loader cannot boot an entry just once, or refuses to.
+    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
+
+    /// Cancels [`BootOnce::boot_once`] if the entry has not booted yet.
+    ///
+    /// # Errors
+    /// The loader refuses it.
+    fn cancel_boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
+        Ok(())
+    }
+
+    /// The argument of the reboot that starts the entry of [`BootOnce::boot_once`], for loaders
+    /// that need one.
+    fn reboot_argument(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How the user can boot this entry.
+    fn boot_instructions(&self, host: &Host, entry: &str) -> String;
+}
+
+/// What cpushield has written into the files of a loader, and how it is removed again.
+pub trait LoaderFiles {
     /// A file without our entries at [`EntryPosition::OverEarlier`].
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
         text.to_vec()
@@ -254,29 +283,6 @@ pub trait BootLoader: Sync {
     /// Whether an existing file is one that cpushield wrote.
     fn is_ours(&self, _path: &str, _bytes: &[u8]) -> bool {
         false
-    }
-
-    /// Makes this entry boot once, and reads back that it will.
-    ///
-    /// # Errors
-    /// The loader cannot boot an entry just once, or refuses to.
-    fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
-
-    /// The argument of the reboot that starts the entry of [`BootLoader::boot_once`], for loaders
-    /// that need one.
-    fn reboot_argument(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// How the user can boot this entry.
-    fn boot_instructions(&self, host: &Host, entry: &str) -> String;
-
-    /// Cancels [`BootLoader::boot_once`] if the entry has not booted yet.
-    ///
-    /// # Errors
-    /// The loader refuses it.
-    fn cancel_boot_once(&self, _host: &Host, _entry: &str) -> Result<(), BootError> {
-        Ok(())
     }
 
     /// Whether an edit creates this file, so that it must not exist before.

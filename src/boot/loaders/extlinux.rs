@@ -9,8 +9,8 @@
 //! U-Boot cannot: it uses `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, LoaderPageRow,
-    ParameterAssignment,
+    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FoundLoader, LoaderFiles,
+    LoaderPageRow, ParameterAssignment,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, add_words, edit_file, numbered_lines,
@@ -167,21 +167,9 @@ impl BootLoader for ExtlinuxLoader {
         }
         Ok(plan)
     }
+}
 
-    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
-        match std::str::from_utf8(text) {
-            Ok(text) => without_section(text, &TRIAL).into_bytes(),
-            Err(_) => text.to_vec(),
-        }
-    }
-
-    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        let text = std::str::from_utf8(now).ok()?;
-        let others = without_ours(text);
-        let stripped = LINES.strip_words(others.as_bytes(), words);
-        stripped.or_else(|| (others != text).then(|| others.into_bytes()))
-    }
-
+impl BootOnce for ExtlinuxLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         let Some((dir, vector)) = locate(host) else {
             return Err(BootError::cannot_boot_once(
@@ -216,6 +204,22 @@ impl BootLoader for ExtlinuxLoader {
             host.run_program(&["extlinux", "--clear-once", &dir])?;
         }
         Ok(())
+    }
+}
+
+impl LoaderFiles for ExtlinuxLoader {
+    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(text) {
+            Ok(text) => without_section(text, &TRIAL).into_bytes(),
+            Err(_) => text.to_vec(),
+        }
+    }
+
+    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        let text = std::str::from_utf8(now).ok()?;
+        let others = without_ours(text);
+        let stripped = LINES.strip_words(others.as_bytes(), words);
+        stripped.or_else(|| (others != text).then(|| others.into_bytes()))
     }
 
     fn check_round_trip(&self, bytes: &[u8], words: &[String]) {

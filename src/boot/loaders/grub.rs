@@ -5,8 +5,8 @@
 //! its output, check it with `grub-script-check`, and replace the file as a whole.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    LoaderPageRow, MenuGenerator, ParameterAssignment, find_own,
+    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
+    LoaderEntry, LoaderFiles, LoaderPageRow, MenuGenerator, ParameterAssignment, find_own,
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
@@ -109,18 +109,9 @@ impl BootLoader for GrubLoader {
     fn generator(&self) -> Option<&dyn MenuGenerator> {
         Some(self)
     }
+}
 
-    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
-        match std::str::from_utf8(text) {
-            Ok(text) => generator::without_ours(text, &[OVER_EARLIER]).into_bytes(),
-            Err(_) => text.to_vec(),
-        }
-    }
-
-    fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
-        bytes.starts_with(MARK.as_bytes())
-    }
-
+impl BootOnce for GrubLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         grub_environment::arm(host, entry)?;
         // Checks what GRUB will boot, not what was written.
@@ -137,6 +128,19 @@ impl BootLoader for GrubLoader {
 
     fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         grub_environment::disarm(host, entry)
+    }
+}
+
+impl LoaderFiles for GrubLoader {
+    fn without_trial(&self, text: &[u8]) -> Vec<u8> {
+        match std::str::from_utf8(text) {
+            Ok(text) => generator::without_ours(text, &[OVER_EARLIER]).into_bytes(),
+            Err(_) => text.to_vec(),
+        }
+    }
+
+    fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {
+        bytes.starts_with(MARK.as_bytes())
     }
 
     fn creates(&self, _path: &str) -> bool {

@@ -19,8 +19,8 @@ mod systemd_boot;
 pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{
-    BootFilePlan, BootLoader, EarlierTexts, EntryFiles, EntryPosition, FileEdit, FoundLoader,
-    LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
+    BootFilePlan, BootLoader, BootOnce, EarlierTexts, EntryFiles, EntryPosition, FileEdit,
+    FoundLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
 };
 pub use manual::{ListedKernel, listed_kernels, manual_steps};
 pub(super) use systemd_boot::is_started_by_systemd_boot;

@@ -9,8 +9,8 @@
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry, LoaderPageRow,
-    ParameterAssignment, find_own,
+    BootFilePlan, BootLoader, BootOnce, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    LoaderFiles, LoaderPageRow, ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, unparsable,
@@ -220,16 +220,9 @@ impl BootLoader for RaspberryLoader {
         ];
         Ok(BootFilePlan { edits, ..BootFilePlan::default() })
     }
+}
 
-    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        LINES.strip_words(now, words)
-    }
-
-    fn is_ours(&self, path: &str, bytes: &[u8]) -> bool {
-        // A command line has no room for a mark, so the file's name identifies it.
-        path.ends_with(CMDLINE) || bytes.starts_with(MARK.as_bytes())
-    }
-
+impl BootOnce for RaspberryLoader {
     /// Writes nothing, because the reboot's argument requests the trial. Checks that the firmware
     /// and the kernel support that.
     fn boot_once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
@@ -271,6 +264,17 @@ impl BootLoader for RaspberryLoader {
 
     fn boot_instructions(&self, _host: &Host, _entry: &str) -> String {
         format!("once: reboot '{ARGUMENT}'")
+    }
+}
+
+impl LoaderFiles for RaspberryLoader {
+    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
+        LINES.strip_words(now, words)
+    }
+
+    fn is_ours(&self, path: &str, bytes: &[u8]) -> bool {
+        // A command line has no room for a mark, so the file's name identifies it.
+        path.ends_with(CMDLINE) || bytes.starts_with(MARK.as_bytes())
     }
 
     fn creates(&self, path: &str) -> bool {
