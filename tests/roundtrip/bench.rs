@@ -159,15 +159,21 @@ pub(crate) fn every_write() -> bool {
     std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some()
 }
 
-/// The writes to kill or refuse, of `count`: 6 evenly spread ones, or every one.
+/// Whether `CPUSHIELD_FEW_WRITES` is set, as `make check` does.
+fn few_writes() -> bool {
+    std::env::var_os("CPUSHIELD_FEW_WRITES").is_some()
+}
+
+/// The writes to kill or refuse, of `count`: 6 evenly spread ones; 3 in `make check`; every one in
+/// `make test-all`.
 pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    spread(count, if every_write() { count } else { 6 })
+    spread(count, if every_write() { count } else if few_writes() { 3 } else { 6 })
 }
 
 /// The same for a test with so many cases that every write would take more than a few minutes: 3
-/// evenly spread ones, or 12.
+/// evenly spread ones; 2 in `make check`; 12 in `make test-all`.
 pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    spread(count, if every_write() { 12 } else { 3 })
+    spread(count, if every_write() { 12 } else if few_writes() { 2 } else { 3 })
 }
 
 /// `wanted` of `count` writes, evenly spread, the first and the last among them.
