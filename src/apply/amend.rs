@@ -10,7 +10,7 @@ use super::kind::PerformedChange;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
 use crate::change::ChangeFault;
-use crate::documents::applied::{AmendedShield, AppliedStep, StepDone};
+use crate::documents::applied::{AmendedShield, StepDone};
 use crate::documents::plan::Step;
 use cpushield_linux::{AffinityGuard, Error, Host, Store, processes::namespaces, sys::signal};
 use std::fmt;

@@ -71,6 +71,7 @@ fn shield_of_group(group: &CpusetGroup) -> Option<(String, CpuSet)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::machine::Cache;
     use crate::documents::machine::Cpu;
 
     fn set(list: &str) -> CpuSet {

@@ -167,13 +167,31 @@ fn few_writes() -> bool {
 /// The writes to kill or refuse, of `count`: 6 evenly spread ones; 3 in `make check`; every one in
 /// `make test-all`.
 pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    spread(count, if every_write() { count } else if few_writes() { 3 } else { 6 })
+    spread(
+        count,
+        if every_write() {
+            count
+        } else if few_writes() {
+            3
+        } else {
+            6
+        },
+    )
 }
 
 /// The same for a test with so many cases that every write would take more than a few minutes: 3
 /// evenly spread ones; 2 in `make check`; 12 in `make test-all`.
 pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    spread(count, if every_write() { 12 } else if few_writes() { 2 } else { 3 })
+    spread(
+        count,
+        if every_write() {
+            12
+        } else if few_writes() {
+            2
+        } else {
+            3
+        },
+    )
 }
 
 /// `wanted` of `count` writes, evenly spread, the first and the last among them.
