@@ -23,7 +23,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "tunables",
     ]),
     ("causes", &["glob", "registry"]),
-    // Of a stage, only its documents and the values of its requests.
+    // Of a stage, only the values of its requests.
     ("cli", &[
         "cpu_selection", "documents", "experiment", "failure", "json", "latency", "policy",
         "report", "run", "ui", "workflow",
@@ -49,7 +49,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("cpu_selection", &["registry"]),
     ("policy", &["cpu_selection", "registry"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry"]),
-    ("plan", &["change", "documents", "policy", "survey", "tunables"]),
+    ("plan", &["change", "documents", "policy", "registry", "survey", "tunables"]),
     ("apply", &["change", "documents", "policy", "with_text"]),
     ("run", &["apply", "change", "documents", "policy", "with_text"]),
     ("latency", &[

@@ -24,7 +24,7 @@
 //!   undo_end.rs
 //! moves.rs, groups.rs, unbound.rs,       helpers of kinds
 //!   affinities.rs, …
-//! kind.rs                                the trait and the results of its methods
+//! error.rs, kind.rs                      the errors; the trait and the results of its methods
 //! journal.rs                             the lines of the journal
 //! original.rs, task_masks.rs             what the journal stores about a step, together with
 //!                                        the results in src/documents/applied/
@@ -54,6 +54,7 @@
 mod affinities;
 mod amend;
 mod blocking_writes;
+mod combined_undo;
 mod cpu_power;
 mod error;
 mod executor;

@@ -24,8 +24,7 @@ use crate::documents::boot::{
     BootKernel, BootPlan, BootReason, BootWarning, EntryChange, KernelRule, RealtimeAbsence,
     SCHEMA, WantedParameter,
 };
-use crate::documents::machine::Machine;
-use crate::documents::plan::Shield;
+use crate::documents::{machine::Machine, plan::Shield};
 use crate::glob;
 use crate::plan::{PlanRefusal, choose};
 use crate::policy::{ShieldRequest, is_shield_name};

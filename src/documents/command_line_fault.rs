@@ -1,5 +1,5 @@
-//! [`CommandLineFault`]: a word of a command line that the kernel ignores, replaces or accepts in part.
-//! Pure data.
+//! [`CommandLineFault`]: a word of a command line that the kernel ignores, replaces or accepts in
+//! part. Pure data.
 
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::LIST_PER_ISOLATION;

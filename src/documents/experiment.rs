@@ -16,13 +16,12 @@ pub use reason::{
 pub use row_boot::RowBoot;
 pub use row_isolation::RowIsolation;
 
-use cpushield_linux::CpuSet;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-
 use crate::documents::latency::{
     IsolationCheck, LatencyDoubt, MeasuredPower, OverLimit, Percentile,
 };
+use cpushield_linux::CpuSet;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// The version of the document's format.
 pub const SCHEMA: u32 = 1;

@@ -19,24 +19,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Options by their indexes.
-pub type OptionSubset = BTreeSet<usize>;
-
-/// Why a configuration is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum TrialPurpose {
-    /// With every option.
-    AllOptions,
-    /// Without any option.
-    NoOptions,
-    /// Some options are left out.
-    LeaveOut,
-    /// The result is measured once more at the end.
-    Confirmation,
-}
-
 /// The version of the document's format.
 pub const SCHEMA: u32 = 1;
 
@@ -125,6 +107,24 @@ pub enum OptionState {
     NoAnswer,
     /// The search has not ended, or ended before it was tried.
     Open,
+}
+
+/// Options by their indexes.
+pub type OptionSubset = BTreeSet<usize>;
+
+/// Why a configuration is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum TrialPurpose {
+    /// With every option.
+    AllOptions,
+    /// Without any option.
+    NoOptions,
+    /// Some options are left out.
+    LeaveOut,
+    /// The result is measured once more at the end.
+    Confirmation,
 }
 
 /// A configuration that was measured until a decision.

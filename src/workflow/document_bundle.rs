@@ -33,14 +33,14 @@ pub struct DocumentBundle<'a> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "from")]
 enum BundleEntry<'a> {
-    /// The machine, as `survey::Machine`.
+    /// The machine, as `documents::machine::Machine`.
     #[serde(rename = "survey --json")]
     Machine {
         label: &'a str,
         #[cfg_attr(feature = "schema", schemars(with = "Unspecified"))]
         document: &'a Machine,
     },
-    /// A plan, as `plan::Plan`.
+    /// A plan, as `documents::plan::Plan`.
     #[serde(rename = "plan -o FILE")]
     Plan {
         label: &'a str,
@@ -72,7 +72,7 @@ enum BundleEntry<'a> {
     /// A search for the options that matter.
     #[serde(rename = "experiment --minimize --json")]
     Search { label: &'a str, document: &'a OptionSearch },
-    /// The active shield, as `run::ShieldStatus`.
+    /// The active shield, as `documents::shield_status::ShieldStatus`.
     #[serde(rename = "status --json")]
     Status {
         label: &'a str,

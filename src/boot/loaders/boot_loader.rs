@@ -1,5 +1,5 @@
-//! What a boot loader is: the trait that each of them implements, and the data that it takes and
-//! returns. A loader reads, and writes no file itself.
+//! What a boot loader is: the traits that each of them implements, and the data that they take and
+//! return. A loader reads, and writes no file itself.
 
 use crate::boot::error::BootError;
 use crate::boot::line;

@@ -1,5 +1,5 @@
-//! [`MeasuredPower`]: the power management of a machine. Figures of machines that differ in it cannot
-//! be compared. Plain data.
+//! [`MeasuredPower`]: the power management of a machine. Figures of machines that differ in it
+//! cannot be compared. Plain data.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

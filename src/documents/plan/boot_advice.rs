@@ -10,7 +10,8 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BootAdvice {
-    /// The tunable that advises it.
+    /// The tunable that advises it; empty in journals of older versions.
+    #[serde(default)]
     pub tunable: String,
     /// The parameter, for example `nohz_full=3 rcu_nocbs=3`.
     pub parameter: String,
