@@ -9,26 +9,30 @@
 //! The files of `src/boot/` import downward only:
 //!
 //! 1. `error.rs` has the errors, and `journal.rs` the files of the state directory. The documents
-//! are in `src/documents/boot/`. 2. `line.rs` adds words to a command line. `grub/` parses GRUB's
-//! texts, `kernel_file.rs` finds    the version of a kernel file, `kernel_modules.rs` reads the
-//! modules of a kernel, and    `running_kernel.rs` reads what the running kernel shows,
-//! `parameter_effect.rs` whether a word    is in force. `parameters/` is the catalogue of
-//! parameters, in the slice `PARAMETERS`, and `switches.rs` looks names of parameters and
-//! tunables up. 3. `loaders/boot_loader.rs` has the traits of a loader. `loaders/mod.rs` has the
-//! slice `LOADERS`,    and a loader is one file. `cmdline_files.rs`, `grub_environment.rs` and
-//! `systemd_boot.rs`    have what several of them share. No loader imports another one, except
-//! `manual.rs`. A loader    reads its menu and plans the files to write. 4. `lint/` (pure) finds
-//! what is wrong with the running kernel's command line or a planned one,    and `running_lint.rs`
-//! adds the kernel's messages. `foreign_words.rs` finds parameters that    other programs have set.
+//!    are in `src/documents/boot/`.
+//! 2. `line.rs` adds words to a command line. `grub/` parses GRUB's texts, `kernel_file.rs` finds
+//!    the version of a kernel file, `kernel_modules.rs` reads the modules of a kernel, and
+//!    `running_kernel.rs` reads what the running kernel shows, `parameter_effect.rs` whether a word
+//!    is in force. `parameters/` is the catalogue of
+//!    parameters, in the slice `PARAMETERS`, and `switches.rs` looks names of parameters and
+//!    tunables up.
+//! 3. `loaders/boot_loader.rs` has the traits of a loader, and `loaders/mod.rs` the slice
+//!    `LOADERS`. A loader is one file. `cmdline_files.rs`, `grub_environment.rs` and `systemd_boot.rs`
+//!    have what several of them share. No loader imports another one, except `manual.rs`. A loader
+//!    reads its menu and plans the files to write.
+//! 4. `lint/` (pure) finds what is wrong with the running kernel's command line or a planned one,
+//!    and `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that
+//!    other programs have set.
 //! 5. `init_files.rs` has the units and scripts of `enable`, `trial_unit.rs` the units of a trial.
-//! `own_unit.rs` removes units of a trial or an experiment, and `reachability.rs` tells whether
-//! a user can log in. 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`,
-//! `kernels.rs`,    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`,
-//! `by_hand.rs`,    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of
-//! the menu.    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces),
-//! `present_files.rs`,    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a
-//! trial that has    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
-//! `at_every_boot.rs` asks the latter.
+//!    `own_unit.rs` removes units of a trial or an experiment, and `reachability.rs` tells whether
+//!    a user can log in.
+//! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
+//!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
+//!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
+//!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
+//!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
+//!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
+//!    `at_every_boot.rs` asks the latter.
 
 mod at_every_boot;
 mod by_hand;
