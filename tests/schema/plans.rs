@@ -10,7 +10,8 @@ use cpushield::change::Change;
 use cpushield::documents::free_cpus::{CpuHolder, CpuHolding};
 use cpushield::exchange::make_policy;
 use cpushield::plan::{
-    Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq, Step, find_free_cpus,
+    BootAdvice, BootAdviceReason, Immovable, ImmovableReason, ImmovableThing, Plan, RefusedIrq,
+    Step, find_free_cpus,
 };
 use cpushield::policy::{MemoryLimit, OperatorLimits, OperatorName, ShieldOperators, Siblings};
 use cpushield::survey::other_tools::{
@@ -44,6 +45,12 @@ fn whole_plan(plan: &Value) -> Plan {
         reason: ImmovableReason::Refused { answer, arrives: RefusedIrq::OwnRequests },
     });
     plan.shield.offline_siblings = cpus;
+    plan.boot.push(BootAdvice {
+        tunable: "rcu-nocbs".to_owned(),
+        parameter: "rcu_nocbs=1".to_owned(),
+        removes: Vec::new(),
+        reason: BootAdviceReason::CallbacksElsewhere,
+    });
     let name = |id| OperatorName { name: "joe".to_owned(), id };
     plan.operators = Some(ShieldOperators {
         users: vec![name(1)],

@@ -65,3 +65,22 @@ impl fmt::Display for BootAdviceReason {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_in_journals_of_older_versions_is_read() {
+        let advice = BootAdvice {
+            tunable: "rcu-nocbs".to_owned(),
+            parameter: "rcu_nocbs=3".to_owned(),
+            removes: Vec::new(),
+            reason: BootAdviceReason::CallbacksElsewhere,
+        };
+        let mut text = serde_json::to_value(&advice).unwrap();
+        text.as_object_mut().unwrap().remove("tunable");
+        let read: BootAdvice = serde_json::from_value(text).unwrap();
+        assert_eq!(read, BootAdvice { tunable: String::new(), ..advice });
+    }
+}
