@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue};
 use cpushield_linux::CpuSet;
 use cpushield_linux::sys::signal::StopSignal;
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt;
 use std::process::ExitCode;
 
@@ -61,19 +62,28 @@ pub struct Failure {
     pub message: String,
     /// What to do next, as commands or imperative sentences.
     pub hints: Vec<String>,
+    /// Why, as a tag with facts, for programs; `None` where the stage has only a sentence.
+    pub reason: Option<Value>,
 }
 
 impl Failure {
     /// A failure of a kind.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
-        Failure { kind, message: message.into(), hints: Vec::new() }
+        Failure { kind, message: message.into(), hints: Vec::new(), reason: None }
     }
 
     /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hints.push(hint.into());
+        self
+    }
+
+    /// Adds the reason that a stage gives, as a tag with facts.
+    #[must_use]
+    fn reason(mut self, reason: &impl Serialize) -> Failure {
+        self.reason = serde_json::to_value(reason).ok();
         self
     }
 
@@ -170,7 +180,7 @@ impl From<crate::plan::PlanRefusal> for Failure {
     fn from(refused: crate::plan::PlanRefusal) -> Failure {
         let hints = refused.hints();
         let kind = if refused.is_usage() { FailureKind::Usage } else { FailureKind::Machine };
-        Failure { kind, message: refused.to_string(), hints }
+        Failure { hints, ..Failure::new(kind, refused.to_string()) }.reason(&refused)
     }
 }
 
@@ -178,7 +188,7 @@ impl From<crate::plan::PolicyRefusal> for Failure {
     fn from(refused: crate::plan::PolicyRefusal) -> Failure {
         let hints = refused.hints();
         let kind = if refused.is_usage() { FailureKind::Usage } else { FailureKind::Machine };
-        Failure { kind, message: refused.to_string(), hints }
+        Failure { hints, ..Failure::new(kind, refused.to_string()) }.reason(&refused)
     }
 }
 
@@ -431,5 +441,29 @@ fn invalid_boot_journal(message: String, path: &str) -> Failure {
              /etc/init.d, then this file",
         ),
         false => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{PlanRefusal, SiblingRefusal};
+    use serde_json::json;
+
+    #[test]
+    fn a_refusal_has_its_reason_as_a_tag_with_its_facts() {
+        let cpus = CpuSet::single(3);
+        let siblings = SiblingRefusal::StayOnline { cpus: cpus.clone() };
+        let offline = PlanRefusal::Offline { cpus, smt_off: true };
+        for (refusal, reason) in [
+            (PlanRefusal::OneCpu, json!({ "tag": "one-cpu" })),
+            (offline, json!({ "tag": "offline", "cpus": "3", "smt_off": true })),
+            (PlanRefusal::Siblings(siblings), json!({ "tag": "stay-online", "cpus": "3" })),
+        ] {
+            assert_eq!(Failure::from(refusal).reason, Some(reason));
+        }
+        let error = crate::apply::UndoError::Several { names: Vec::new() };
+        assert_eq!(Failure::from(error).reason, Some(json!({ "tag": "several" })));
+        assert_eq!(Failure::usage("no").reason, None);
     }
 }

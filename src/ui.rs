@@ -7,6 +7,7 @@ use anstyle::{AnsiColor, Style};
 use cpushield_linux::processes::process;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use serde_json::Value;
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -62,6 +63,9 @@ pub struct FailureFields<'a> {
     kind: FailureKind,
     /// The exit code of the command.
     exit_code: u8,
+    /// Why: a tag with the facts of the refusal. Absent where only the message says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a Value>,
     /// The message, in one or more lines.
     message: &'a str,
     /// What to do next.
@@ -117,8 +121,9 @@ impl Ui {
         if self.format != OutputFormat::Json || self.shown.get() {
             return;
         }
-        let Failure { kind, message, hints } = failure;
-        let error = FailureFields { kind: *kind, exit_code: kind.code(), message, hints };
+        let Failure { kind, message, hints, reason } = failure;
+        let (exit_code, reason) = (kind.code(), reason.as_ref());
+        let error = FailureFields { kind: *kind, exit_code, reason, message, hints };
         if let Ok(text) = serde_json::to_string_pretty(&FailureDocument { schema: 1, error }) {
             // Standard error has the failure even if this fails.
             let _ = self.print(&text);

@@ -152,6 +152,27 @@ impl ApplyError {
     }
 }
 
+impl ApplyError {
+    /// A short stable name of the reason, for programs.
+    #[must_use]
+    pub fn tag(&self) -> &'static str {
+        match self {
+            ApplyError::Access(_) => "access",
+            ApplyError::Journal { .. } => "journal",
+            ApplyError::Active { .. } => "active",
+            ApplyError::Unfinished { .. } => "unfinished",
+            ApplyError::Overlap { .. } => "overlap",
+            ApplyError::Plan { .. } => "plan",
+            ApplyError::Hog(_) => "hog",
+            ApplyError::Stale { .. } => "stale",
+            ApplyError::Failed { .. } => "failed",
+            ApplyError::Stopped { .. } => "stopped",
+            ApplyError::OldRemains { .. } => "old-remains",
+            ApplyError::Killed => "killed",
+        }
+    }
+}
+
 impl fmt::Display for ApplyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -182,6 +203,22 @@ impl fmt::Display for ApplyError {
 }
 
 impl std::error::Error for ApplyError {}
+
+impl UndoError {
+    /// A short stable name of the reason, for programs.
+    #[must_use]
+    pub fn tag(&self) -> &'static str {
+        match self {
+            UndoError::Several { .. } => "several",
+            UndoError::NoSuchShield { .. } => "no-such-shield",
+            UndoError::OtherUnfinished { .. } => "other-unfinished",
+            UndoError::Access(_) => "access",
+            UndoError::Journal { .. } => "journal",
+            UndoError::Hog(_) => "hog",
+            UndoError::Killed => "killed",
+        }
+    }
+}
 
 impl fmt::Display for UndoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

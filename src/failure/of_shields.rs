@@ -1,6 +1,13 @@
 //! Errors of shields, their journal and their programs as [`Failure`]s, with hints.
 
 use super::{Failure, FailureKind};
+use serde::Serialize;
+
+/// The reason of a failure in JSON, for stages whose facts are in the message only.
+#[derive(Debug, Serialize)]
+struct ReasonTag {
+    tag: &'static str,
+}
 
 /// The hint to name one of several shields.
 fn name_a_shield(names: &[String]) -> String {
@@ -28,8 +35,8 @@ impl From<crate::apply::JournalLoadError> for Failure {
 impl From<crate::apply::UndoError> for Failure {
     fn from(error: crate::apply::UndoError) -> Failure {
         use crate::apply::UndoError;
-        let message = error.to_string();
-        match error {
+        let (message, reason) = (error.to_string(), ReasonTag { tag: error.tag() });
+        let failure: Failure = match error {
             UndoError::Access(error) => error.into(),
             UndoError::Journal { path, error } => invalid_journal(&path, &error),
             UndoError::Several { ref names } => Failure::usage(message)
@@ -43,15 +50,16 @@ impl From<crate::apply::UndoError> for Failure {
             UndoError::Hog(hog) => Failure::new(FailureKind::NotUndone, hog.why)
                 .hint(format!("{}; then run `cpushield undo` again", hog.hint)),
             UndoError::Killed => Failure::new(FailureKind::Bug, "killed by a test"),
-        }
+        };
+        failure.reason(&reason)
     }
 }
 
 impl From<crate::apply::ApplyError> for Failure {
     fn from(error: crate::apply::ApplyError) -> Failure {
         use crate::apply::ApplyError;
-        let message = error.to_string();
-        match error {
+        let (message, reason) = (error.to_string(), ReasonTag { tag: error.tag() });
+        let failure: Failure = match error {
             ApplyError::Access(error) => error.into(),
             ApplyError::Journal { path, error } => invalid_journal(&path, &error),
             ApplyError::Active { shield, .. } => Failure::machine(message).hint(format!(
@@ -78,7 +86,8 @@ impl From<crate::apply::ApplyError> for Failure {
             ApplyError::Stopped { undone, .. } => describe_rollback(message, *undone),
             ApplyError::OldRemains { undone, .. } => describe_rollback(message, *undone),
             ApplyError::Killed => Failure::new(FailureKind::Bug, message),
-        }
+        };
+        failure.reason(&reason)
     }
 }
 
@@ -128,8 +137,8 @@ fn describe_rollback(
 impl From<crate::run::RunError> for Failure {
     fn from(error: crate::run::RunError) -> Failure {
         use crate::run::{RunError, ThreadInTheWay};
-        let message = error.to_string();
-        match error {
+        let (message, reason) = (error.to_string(), ReasonTag { tag: error.tag() });
+        let failure: Failure = match error {
             RunError::NoShield => Failure::machine(message).hint("apply a shield: cpushield apply"),
             RunError::Several { names } => Failure::usage(message).hint(name_a_shield(&names)),
             RunError::NoSuchShield { names, .. } => {
@@ -163,15 +172,13 @@ impl From<crate::run::RunError> for Failure {
                  and this needs a kernel thread on every CPU",
             ),
             RunError::Unsafe { instead, .. } => Failure::usage(message).hint(instead),
-            RunError::Scheduling { hints, .. } => {
-                Failure { kind: FailureKind::Machine, message, hints }
-            }
+            RunError::Scheduling { hints, .. } => Failure { hints, ..Failure::machine(message) },
             RunError::Exec { error, .. } => match error.kind() {
                 std::io::ErrorKind::NotFound => Failure::new(FailureKind::NotFound, message),
                 _ => Failure::new(FailureKind::NotExecutable, message),
             },
             RunError::Task { hint, .. } => {
-                Failure { kind: FailureKind::Machine, message, hints: hint.into_iter().collect() }
+                Failure { hints: hint.into_iter().collect(), ..Failure::machine(message) }
             }
             RunError::Unfinished { unfinished, .. } => {
                 Failure::machine(message).hint(unfinished.advice())
@@ -182,6 +189,7 @@ impl From<crate::run::RunError> for Failure {
                 Failure::machine(message).hint("run the command in a shell outside the shield")
             }
             RunError::Record(_) => Failure::machine(message),
-        }
+        };
+        failure.reason(&reason)
     }
 }

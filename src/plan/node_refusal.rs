@@ -2,10 +2,12 @@
 
 use super::comma_list::comma_list;
 use cpushield_linux::CpuSet;
+use serde::Serialize;
 use std::fmt;
 
 /// Why NUMA nodes cannot be used as requested.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum NodeRefusal {
     /// A node would keep no housekeeping CPU.
     Exhausted {

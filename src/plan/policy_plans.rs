@@ -14,6 +14,7 @@ use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, Plan, Shield};
 use crate::policy::ShieldRequest;
 use cpushield_linux::CpuSet;
+use serde::Serialize;
 use std::fmt;
 
 /// A shield that a policy wants.
@@ -182,7 +183,8 @@ fn assume_applied(machine: &mut Machine, plan: &Plan) {
 }
 
 /// Why the shields of a policy cannot be planned together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum PolicyRefusal {
     /// Two shields of the policy request the same CPUs.
     SameCpus {

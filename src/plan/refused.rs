@@ -7,10 +7,12 @@ use super::sibling_refusal::SiblingRefusal;
 use crate::documents::plan::Disturbance;
 use crate::policy::expected_name;
 use cpushield_linux::CpuSet;
+use serde::Serialize;
 use std::fmt;
 
 /// Why a request cannot be planned.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum PlanRefusal {
     /// This machine cannot have such operators.
     Operators {
@@ -46,10 +48,6 @@ pub enum PlanRefusal {
         /// The CPUs that can be shielded together; empty if there are none.
         most: CpuSet,
     },
-    /// The SMT siblings cannot be used as requested.
-    Siblings(SiblingRefusal),
-    /// The NUMA nodes cannot be used as requested.
-    Node(NodeRefusal),
     /// No such device.
     NoSuchDevice {
         /// The requested device.
@@ -146,6 +144,12 @@ pub enum PlanRefusal {
         /// The name.
         name: String,
     },
+    /// The SMT siblings cannot be used as requested.
+    #[serde(untagged)]
+    Siblings(SiblingRefusal),
+    /// The NUMA nodes cannot be used as requested.
+    #[serde(untagged)]
+    Node(NodeRefusal),
 }
 
 impl fmt::Display for PlanRefusal {

@@ -2,10 +2,12 @@
 
 use super::alternatives::alternatives;
 use cpushield_linux::CpuSet;
+use serde::Serialize;
 use std::fmt;
 
 /// Why the SMT siblings of a shield cannot be used as requested.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum SiblingRefusal {
     /// Programs are to run on all siblings, but the list has only some of a core.
     HalfCore {
@@ -47,7 +49,8 @@ pub enum SiblingRefusal {
 }
 
 /// Why an SMT sibling cannot stay idle in a shield.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "holder", rename_all = "kebab-case")]
 pub enum SiblingHolder {
     /// It is the boot CPU.
     BootCpu,

@@ -134,6 +134,32 @@ impl RunError {
     }
 }
 
+impl RunError {
+    /// A short stable name of the reason, for programs.
+    #[must_use]
+    pub fn tag(&self) -> &'static str {
+        match self {
+            RunError::NoShield => "no-shield",
+            RunError::Several { .. } => "several",
+            RunError::NoSuchShield { .. } => "no-such-shield",
+            RunError::InTheWay { .. } => "in-the-way",
+            RunError::NotOffered { .. } => "not-offered",
+            RunError::Offline { .. } => "offline",
+            RunError::Unknown { .. } => "unknown",
+            RunError::NoMove { .. } => "no-move",
+            RunError::Unsafe { .. } => "unsafe",
+            RunError::Scheduling { .. } => "scheduling",
+            RunError::Exec { .. } => "exec",
+            RunError::Task { .. } => "task",
+            RunError::NoDestination { .. } => "no-destination",
+            RunError::Unfinished { .. } => "unfinished",
+            RunError::Journal(_) => "journal",
+            RunError::Record(_) => "record",
+            RunError::Machine(_) => "machine",
+        }
+    }
+}
+
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -23,8 +23,8 @@ pub(super) fn take_back(
 ) -> Failure {
     // The signal has ended the apply. Restoring is not to be stopped by it too.
     signal::forget_stop();
-    let Failure { kind, message, hints } = failure;
-    let mut failure = Failure { kind, message: format!("shield {name}: {message}"), hints };
+    let message = format!("shield {name}: {}", failure.message);
+    let mut failure = Failure { message, ..failure };
     let mut is_complete = failure.kind != FailureKind::NotUndone;
     let mut touched = false;
     for shield in done.iter().rev() {
