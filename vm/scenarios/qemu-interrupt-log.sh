@@ -7,7 +7,7 @@
 # guest, slow: 6.12 --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
 # guest, slow: 6.12-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
 # guest, slow: 6.12-rt --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
-# guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=130000"
+# guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "nohz_full=1-3 rcu_nocbs=1-3 cpushield.entries=140000"
 # guest, slow: sid-rt --interrupt-log --net --timeout 1800 --append "cpushield.entries=130000"
 . /host/lib.sh
 needs apply add verify
