@@ -23,11 +23,8 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "tunables",
     ]),
     ("causes", &["glob", "registry"]),
-    // Of a stage, only the values of its requests.
-    ("cli", &[
-        "cpu_selection", "documents", "experiment", "failure", "json", "latency", "policy",
-        "report", "run", "ui", "workflow",
-    ]),
+    // The workflows hand on the values of their requests.
+    ("cli", &["cpu_selection", "documents", "failure", "json", "policy", "report", "ui", "workflow"]),
     ("autosave", &[]),
     ("json", &[]),
     ("change", &["quote"]),

@@ -6,9 +6,8 @@ use super::paint::show_done;
 use super::{GlobalArgs, input};
 use crate::failure::Failure;
 use crate::report::moved_blocks;
-use crate::run::CpuAssignment;
 use crate::ui::Ui;
-use crate::workflow::membership::add_processes;
+use crate::workflow::membership::{CpuAssignment, add_processes};
 
 /// Move running processes into the shield
 ///

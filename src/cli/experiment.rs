@@ -5,7 +5,6 @@ use super::help::{BUG, HelpTail, USAGE};
 use super::input;
 use super::paint::show;
 use crate::documents::option_search::SearchGoal;
-use crate::experiment::RebootPermission;
 use crate::failure::Failure;
 use crate::report::{experiment as report, option_search};
 use crate::ui::Ui;
@@ -13,7 +12,7 @@ use crate::workflow::WorkContext;
 use crate::workflow::between::{self, BetweenDryRun, BetweenRequest};
 use crate::workflow::between_ends::MeasuredEnd;
 use crate::workflow::minimize::{self, MinimizeRequest};
-use crate::workflow::run_experiment::{self, ExperimentFile, ExperimentResults};
+use crate::workflow::run_experiment::{self, ExperimentFile, ExperimentResults, RebootPermission};
 use std::path::PathBuf;
 
 /// Measure many configurations, across reboots, and report which is best

@@ -7,14 +7,13 @@ use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::failure::Failure;
-use crate::latency::INSTRUMENTS;
 use crate::policy::{LatencyLimits, LinuxCncGrade};
 use crate::report::latency as report;
 use crate::ui::{OutputFormat, Ui};
 use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::latency_check;
 use crate::workflow::measure_latency::{
-    LatencyFiles, LatencyRequest, measure_latency, read_limits, write_files,
+    INSTRUMENTS, LatencyFiles, LatencyRequest, measure_latency, read_limits, write_files,
 };
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::CpuSet;

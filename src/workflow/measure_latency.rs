@@ -10,9 +10,10 @@ use super::{WorkContext, catch_stops};
 use crate::documents::evidence::TimeShare;
 use crate::documents::latency::LatencyMeasurement;
 use crate::failure::{Failure, FailureKind};
+pub use crate::latency::INSTRUMENTS;
 use crate::latency::{
-    self, INSTRUMENTS, Instrument, IsolationChecking, MeasureProgress, MeasureRequest, PRIORITY,
-    PeriodError, ShieldMonitor, ThreadSpec, instruments,
+    self, Instrument, IsolationChecking, MeasureProgress, MeasureRequest, PRIORITY, PeriodError,
+    ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
 use crate::policy::{DisturbanceConsent, LatencyLimits};

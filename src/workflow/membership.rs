@@ -5,7 +5,8 @@ use super::{WorkContext, catch_stops};
 use crate::apply::JournalLoadError;
 use crate::documents::moved_process::{MovedProcess, MovedProcesses};
 use crate::failure::Failure;
-use crate::run::{self, CpuAssignment, RunError, ShieldPlacement};
+pub use crate::run::CpuAssignment;
+use crate::run::{self, RunError, ShieldPlacement};
 use cpushield_linux::{Error, processes::process};
 
 /// Moves processes, or threads, into the shield.

@@ -13,10 +13,9 @@ use crate::boot::{self, early};
 use crate::documents::experiment::{DryRun, Experiment, ExperimentSetup};
 use crate::documents::machine::Machine;
 use crate::documents::option_search::OptionSearch;
+pub use crate::experiment::RebootPermission;
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
-use crate::experiment::{
-    self, ExperimentEnd, Matrix, RebootPermission, RowCpus, Schedule, make_schedule, search,
-};
+use crate::experiment::{self, ExperimentEnd, Matrix, RowCpus, Schedule, make_schedule, search};
 use crate::failure::{Failure, FailureKind};
 use crate::json::to_json;
 use crate::latency::{self, instruments, read_power};

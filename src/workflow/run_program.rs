@@ -6,6 +6,7 @@ use super::program_request::explain_busy;
 pub use super::program_request::{ProgramCpus, ProgramRequest};
 use crate::apply::JournalLoadError;
 use crate::failure::{Failure, FailureKind};
+pub use crate::run::parse_deadline;
 use crate::run::{self, ProgramStart, RunError, ShieldPlacement, Supervision};
 use cpushield_linux::{CpuSet, SchedPolicy};
 use std::process::ExitCode;
