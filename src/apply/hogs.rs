@@ -72,7 +72,12 @@ impl RtHogs {
         }
         let rcu = RcuThreads::find(host)?;
         let found = |hog: &RtHog| {
-            rcu.blocked_by(host, hog, hog.task.cpu, "has no higher priority than that task")
+            rcu.blocked_by(
+                host,
+                hog,
+                hog.task.cpu,
+                "does not have a higher priority than that task",
+            )
         };
         Ok(hogs.iter().find_map(found))
     }
@@ -92,9 +97,14 @@ impl RtHogs {
             return Ok(None);
         }
         let rcu = RcuThreads::find(host)?;
-        let words = "would have no higher priority than that task on its new CPU";
         let found = |hog: &&RtHog| {
-            shield.housekeeping.iter().find_map(|cpu| rcu.blocked_by(host, hog, cpu, words))
+            shield.housekeeping.iter().find_map(|cpu| {
+                let words = format!(
+                    "would not have a higher priority than that task after the shield has moved \
+                     it to CPU {cpu}"
+                );
+                rcu.blocked_by(host, hog, cpu, &words)
+            })
         };
         Ok(hogs.iter().find_map(found))
     }

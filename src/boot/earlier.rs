@@ -171,7 +171,9 @@ impl EarlierApply {
             true => Ok(()),
             false => {
                 let paths = foreign.join(", ");
-                let why = format!("another process changed {paths}, which stays as it is");
+                let why = format!(
+                    "another process changed these files, so they were not restored: {paths}"
+                );
                 Err(BootError::wrong(why, None))
             }
         }

@@ -182,7 +182,8 @@ impl fmt::Display for LoadRefusal {
             Refusal::NoMembarrier { answer } => {
                 write!(
                     f,
-                    "this kernel does not support the membarrier(2) command that it needs: {answer}"
+                    "this kernel does not support the membarrier(2) command that the load needs: \
+                     {answer}"
                 )
             }
             Refusal::NoSockets { answer } => write!(f, "cannot create sockets: {answer}"),

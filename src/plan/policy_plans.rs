@@ -270,7 +270,9 @@ impl PolicyRefusal {
             }
             PolicyRefusal::NoHousekeeping { .. } => vec![
                 "give the shields fewer CPUs in the policy".to_owned(),
-                "or take another shield down: cpushield status lists them".to_owned(),
+                "or take another shield down: cpushield undo --shield NAME (cpushield status lists \
+                 the shields)"
+                    .to_owned(),
             ],
             PolicyRefusal::Shield { refusal, .. } => refusal.hints(),
         }

@@ -275,11 +275,7 @@ impl PlanRefusal {
             0 => f.write_str("no CPU can be shielded")?,
             most => write!(f, "cannot shield {count} CPUs; the maximum is {most}")?,
         }
-        write!(
-            f,
-            ": the others are in cpusets that {owner} has made exclusive: {}",
-            comma_list(sets)
-        )
+        write!(f, ": {owner} has made these cpusets exclusive: {}", comma_list(sets))
     }
 }
 
@@ -364,7 +360,11 @@ impl PlanRefusal {
                 format!("or keep these settings: --on {tunable}"),
             ],
             PlanRefusal::NoHousekeeping { .. } => {
-                vec!["take a shield down: cpushield status lists them".to_owned()]
+                vec![
+                    "take a shield down: cpushield undo --shield NAME (cpushield status lists the \
+                     shields)"
+                        .to_owned(),
+                ]
             }
             PlanRefusal::TooMany { .. } => self.smaller_requests(),
             PlanRefusal::NoSuchTunable { near, .. } => {

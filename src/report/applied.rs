@@ -201,9 +201,14 @@ pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
         0 => String::new(),
         n => format!(", affinities of {} restored", many(n, "task")),
     };
-    let restored = many(restored, "change");
-    let mut blocks =
-        vec![line(format!("CPU {} is no longer shielded: {restored} undone{tasks}", shield.cpus))];
+    let (restored, cpus) = (many(restored, "change"), &shield.cpus);
+    let mut blocks = vec![line(match undone.failed().count() {
+        0 => format!("CPU {cpus} is no longer shielded: {restored} undone{tasks}"),
+        failed => {
+            let failed = many(failed, "change");
+            format!("CPU {cpus}: {restored} undone{tasks}, but {failed} could not be undone")
+        }
+    })];
     let notes = undone.steps.iter().filter_map(|step| Some(step.note.as_ref()?.to_string()));
     let gone = undone.steps.iter().filter(|step| step.fate == ChangeFate::Gone);
     for (title, lines) in [

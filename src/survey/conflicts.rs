@@ -69,7 +69,7 @@ const PROGRAMS: &[(&str, &str, &str)] = &[
     (
         "stalld",
         "boosts starving threads, including those on shielded CPUs",
-        "keep it: it prevents hangs; its checks on a shielded CPU can show as interruptions",
+        "keep it: it prevents hangs; its checks on a shielded CPU can show up as interruptions",
     ),
     (
         "rteval",

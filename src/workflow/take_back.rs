@@ -92,7 +92,9 @@ fn put_back_version(work: &WorkContext<'_>, before: &Plan) -> Result<(), String>
     let live = ActiveShields::new(&live).replacing(Some(&current));
     let plan = plan_version(&machine, before, &live).map_err(|refusal| refusal.to_string())?;
     if !is_same_version(before, &plan) {
-        return Err("its previous version can no longer be planned".to_owned());
+        return Err(
+            "the plan for its previous version would now differ, so it was not applied".to_owned()
+        );
     }
     change_shield(work, (&current, plan), None, ProgramsInTheWay::Move, &mut |_| {})
         .map(drop)

@@ -14,8 +14,8 @@ fn the_shield_of_cset_is_shown_and_named_as_the_obstacle() {
     let shown = terminal_blocks(&blocks_with_readiness(&machine, &[]), 300, &unpainted);
     let (user, system) = ("/sys/fs/cgroup/cpuset/user", "/sys/fs/cgroup/cpuset/system");
     let verdict = format!(
-        "Verdict: cannot be shielded: no CPU can be shielded: the others are in cpusets that cset \
-         has made exclusive: {system}, {user}\n"
+        "Verdict: cannot be shielded: no CPU can be shielded: cset has made these cpusets \
+         exclusive: {system}, {user}\n"
     );
     assert!(shown.starts_with(&verdict), "{shown}");
     let isolated = format!("Isolated now\n  CPU 3: in the exclusive cpuset {user} (cset)\n");

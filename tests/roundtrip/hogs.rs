@@ -281,7 +281,7 @@ fn nothing_starts_while_rcu_cannot_complete() {
     let host = bench.host();
     match apply::undo(&host, &bench.store(), None).unwrap_err() {
         UndoError::Hog(hog) => {
-            let wanted = "rcuc/3 (SCHED_FIFO 60) has no higher priority";
+            let wanted = "rcuc/3 (SCHED_FIFO 60) does not have a higher priority";
             assert!(hog.why.contains(wanted), "{}", hog.why);
             assert!(hog.hint.contains("chrt -f -p 61 16"), "{}", hog.hint);
         }
@@ -354,8 +354,8 @@ fn a_task_is_not_moved_to_a_cpu_where_it_would_stop_rcu() {
     let host = bench.host();
     match bench.apply(&host, &trees::v2_plan()).unwrap_err() {
         ApplyError::Hog(hog) => {
-            let wanted = "rcuc/0 (SCHED_FIFO 1) would have no higher priority than that task on \
-                          its new CPU";
+            let wanted = "rcuc/0 (SCHED_FIFO 1) would not have a higher priority than that task \
+                          after the shield has moved it to CPU 0";
             assert!(hog.why.contains(wanted), "{}", hog.why);
         }
         error => panic!("{error}"),

@@ -53,7 +53,10 @@ fn a_change_that_would_leave_no_housekeeping_cpu_is_refused() {
             "other shields leave only CPU {all_others}, but interrupts and other programs need at \
              least one CPU"
         );
-        let hints = vec!["take a shield down: cpushield status lists them".to_owned()];
+        let hints = vec![
+            "take a shield down: cpushield undo --shield NAME (cpushield status lists the shields)"
+                .to_owned(),
+        ];
         let expected = (FailureKind::Machine, message, hints);
         assert_eq!((refused.kind, refused.message, refused.hints), expected, "{}", machine.name);
         same_state(&before, &bench, &machine.name);

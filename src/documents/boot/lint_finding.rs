@@ -330,7 +330,9 @@ impl LintFinding {
             LintFinding::InterruptsWithoutTick { .. } => {
                 "name housekeeping CPUs in irqaffinity=, or remove it"
             }
-            LintFinding::CpusNotStarted { .. } => "remove the limit, or name only CPUs that start",
+            LintFinding::CpusNotStarted { .. } => {
+                "remove the limit, or name only CPUs that the kernel starts"
+            }
             LintFinding::UnknownValue { .. } => "correct the value, or remove the word",
             LintFinding::Unreleased { page: "isolcpus-io-queue", .. } => {
                 "cpushield explain isolcpus-io-queue"

@@ -190,7 +190,7 @@ impl WordFault {
                 )
             }
             WordFault::CpusNotStarted { .. } => {
-                "raise the limit, or measure CPUs that start".to_owned()
+                "raise the limit, or measure only CPUs that the kernel starts".to_owned()
             }
             _ => format!("if the kernel supports {word}: --allow-unknown"),
         }

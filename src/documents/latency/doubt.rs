@@ -313,7 +313,7 @@ impl fmt::Display for ThreadDoubt {
             ThreadDoubt::Failed { answer } => write!(f, "it ended early: {answer}"),
             ThreadDoubt::NoEvent => f.write_str("no event came"),
             ThreadDoubt::Elsewhere { count } => {
-                write!(f, "it ran on another CPU {}", many(*count, "time"))
+                write!(f, "it saw {} on another CPU", many(*count, "event"))
             }
             ThreadDoubt::MostlyMissed => f.write_str(
                 "it missed more events than it saw: this machine cannot keep up with the period",

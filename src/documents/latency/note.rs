@@ -237,7 +237,7 @@ impl fmt::Display for LatencyNote {
                 let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
                 write!(
                     f,
-                    "interrupts on CPU {cpu}, by the kernel's counters: {}",
+                    "most frequent interrupts on CPU {cpu}, according to the kernel's counters: {}",
                     interrupts.join(", ")
                 )
             }

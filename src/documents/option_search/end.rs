@@ -76,8 +76,8 @@ impl fmt::Display for SearchEnd {
                  goal is missed"
             }
             SearchEnd::SomeUndecided => {
-                "this set is sufficient; the measurements do not decide whether every option of it \
-                 is needed"
+                "this set is sufficient; the measurements do not decide whether all of its options \
+                 are needed"
             }
             SearchEnd::NothingNeeded => "the goal is met without any option",
             SearchEnd::NotSufficient => "the goal is missed even with every option",
