@@ -286,4 +286,16 @@ mod tests {
             assert!(second.contains(&format!("  cpushield {command}  ")), "{second}");
         }
     }
+
+    #[test]
+    fn an_undo_that_failed_in_part_does_not_say_that_the_shield_is_gone() {
+        let plan = plan(&plain(4), &ShieldRequest::default()).unwrap();
+        let fate = ChangeFate::Failed { reason: "EBUSY".to_owned() };
+        let (tunable, subject) = ("cpuset".to_owned(), "/sys/fs/cgroup/a".to_owned());
+        let steps = vec![UndoneStep { step: 0, tunable, subject, fate, note: None }];
+        let undone = UndoneShield { shield: Some(plan.shield), steps, ..UndoneShield::nothing() };
+        let text = terminal_blocks(&undone_blocks(&undone), 100, &unpainted);
+        let first = "CPU 3: 0 changes undone, but 1 change could not be undone\n";
+        assert!(text.starts_with(first), "{text}");
+    }
 }
