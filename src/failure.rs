@@ -276,9 +276,7 @@ impl From<crate::load::LoadError> for Failure {
 
 impl From<crate::experiment::MatrixError> for Failure {
     fn from(error: crate::experiment::MatrixError) -> Failure {
-        Failure::usage(error.to_string()).hint(
-            "see all keys in share/doc/cpushield/examples/experiment.toml, in /usr or /usr/local",
-        )
+        Failure::usage(error.to_string()).hint("see all keys: cpushield explain experiment")
     }
 }
 

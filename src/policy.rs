@@ -16,7 +16,7 @@ pub use operators::{
     MemoryLimit, OPERATOR_PRIORITY_MAX, OperatorLimits, OperatorName, OperatorPolicy,
     ShieldOperators, parse_memory,
 };
-pub(crate) use toml_message::translate_toml_message;
+pub(crate) use toml_message::translate_toml_error;
 
 use crate::cpu_selection::{CpuNames, CpuSelection, CpuSelectionError, SELECTION_HINT};
 use cpushield_linux::CpuSet;
@@ -333,7 +333,7 @@ impl PolicyFile {
         let policy: PolicyFile = toml::from_str(text).map_err(|error| PolicyError {
             file: file.to_owned(),
             line: error.span().map(|span| line_of(text, span.start)),
-            why: translate_toml_message(error.message()),
+            why: translate_toml_error(&error, text),
         })?;
         for (name, shield) in &policy.shield {
             if let Err((byte, why)) = shield.check(name) {

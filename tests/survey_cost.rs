@@ -25,8 +25,8 @@ struct Tree {
 }
 
 impl Tree {
-    fn new() -> Tree {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("large");
+    fn new(name: &str) -> Tree {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _ = fs::remove_dir_all(&dir);
         Tree { dir }
     }
@@ -53,7 +53,7 @@ fn threads(cores: std::ops::Range<usize>) -> CpuSet {
     cores.flat_map(|core| [core, core + CPUS / 2]).collect()
 }
 
-fn put_cpu(tree: &Tree, cpu: usize) {
+fn put_cpu(tree: &Tree, cpu: usize, frequencies: Frequencies) {
     let core = cpu % (CPUS / 2);
     let (own, package) = (threads(core..core + 1), core / (CPUS / 4));
     let near = core / L3_CORES * L3_CORES;
@@ -76,6 +76,9 @@ fn put_cpu(tree: &Tree, cpu: usize) {
         tree.put(&file("size"), "1024K");
         tree.put_set(&file("shared_cpu_map"), &file("shared_cpu_list"), shared);
     }
+    if frequencies == Frequencies::Absent {
+        return;
+    }
     let policy = format!("/sys/devices/system/cpu/cpufreq/policy{cpu}");
     for (name, text) in [
         ("scaling_driver", "acpi-cpufreq".to_owned()),
@@ -88,14 +91,22 @@ fn put_cpu(tree: &Tree, cpu: usize) {
     symlink(format!("../cpufreq/policy{cpu}"), tree.dir.join(&file("cpufreq")[1..])).unwrap();
 }
 
+/// Whether the machine has a driver for frequencies.
+#[derive(Clone, Copy, PartialEq)]
+enum Frequencies {
+    Driven,
+    /// As in most guests.
+    Absent,
+}
+
 /// A machine as a current kernel shows it.
-fn large() -> Tree {
-    let tree = Tree::new();
+fn large(name: &str, frequencies: Frequencies) -> Tree {
+    let tree = Tree::new(name);
     let all: CpuSet = (0..CPUS).collect();
     for name in ["possible", "present", "online"] {
         tree.put(&format!("/sys/devices/system/cpu/{name}"), &all);
     }
-    (0..CPUS).for_each(|cpu| put_cpu(&tree, cpu));
+    (0..CPUS).for_each(|cpu| put_cpu(&tree, cpu, frequencies));
     for node in 0..8 {
         let cpus = threads(node * CPUS / 16..(node + 1) * CPUS / 16);
         let file = |name: &str| format!("/sys/devices/system/node/node{node}/{name}");
@@ -128,7 +139,7 @@ fn surveyed(host: &Host, wanted: &[&str]) -> (Machine, usize) {
 
 #[test]
 fn a_survey_needs_two_file_operations_per_interrupt_and_five_per_core() {
-    let tree = large();
+    let tree = large("large", Frequencies::Driven);
     let host = tree.host();
     let (machine, operations) = surveyed(&host, &[]);
     // Per core of two threads: the threads, the level-2 cache, the highest frequency, and the
@@ -155,4 +166,20 @@ fn a_survey_needs_two_file_operations_per_interrupt_and_five_per_core() {
     assert_eq!(machine.power.governors["schedutil"].len(), CPUS);
     assert_eq!(machine.irqs.len(), IRQS);
     assert!(machine.irqs.iter().all(|irq| irq.effective.is_some()));
+}
+
+#[test]
+fn without_a_driver_for_frequencies_a_survey_reads_no_frequency_file_of_each_cpu() {
+    let tree = large("guest", Frequencies::Absent);
+    let host = tree.host();
+    let (machine, operations) = surveyed(&host, &[]);
+    // Per core of two threads: the threads and the level-2 cache.
+    let max = 2 * CPUS / 2 + 2 * IRQS + FIXED_MAX;
+    assert!(operations <= max, "{operations} operations, {max} allowed");
+    let (wanted, all) = surveyed(&host, &tunables::reads());
+    let max = 2 * CPUS + WANTED_MAX;
+    assert!(all - operations <= max, "{} more operations, {max} allowed", all - operations);
+    assert!(machine.power.governors.is_empty());
+    assert!(!wanted.settings.keys().any(|path| path.contains("scaling_governor")));
+    assert!(machine.topology.cpus.iter().all(|cpu| cpu.max_khz.is_none()));
 }

@@ -24,8 +24,16 @@ pub struct RestoredAffinities {
     pub waiting: Vec<TaskId>,
 }
 
+/// Whether everything but the affinities was restored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum OtherSettings {
+    Restored,
+    /// Some are not, such as a cpuset, so a mask may still change.
+    Pending,
+}
+
 /// Gives every task the decided mask, where it still has the mask of the time of the decision, or
-/// one that the kernel made of it. `complete` says whether everything else was restored.
+/// one that the kernel made of it.
 ///
 /// # Errors
 /// Only when a test stopped the host.
@@ -33,7 +41,7 @@ pub(super) fn restore(
     host: &Host,
     scope: &UndoScope,
     undoing: &UndoDecision,
-    complete: bool,
+    others: OtherSettings,
 ) -> Result<RestoredAffinities> {
     let (closed, foreign) = (&scope.closed, scope.foreign_cpus_now(host));
     let online = host.online_cpus().ok();
@@ -45,8 +53,10 @@ pub(super) fn restore(
     let limited: BTreeSet<&TaskId> = undoing.limited.iter().collect();
     for (id, cpus, was) in ours.chain(kept) {
         match scan.restore_task(*id, cpus, was, limited.contains(id)) {
-            Ok(FoundAffinity::Narrow) if complete => done.asked.push(*id),
-            Ok(FoundAffinity::Narrow) => done.waiting.push(*id),
+            Ok(FoundAffinity::Narrow) => match others {
+                OtherSettings::Restored => done.asked.push(*id),
+                OtherSettings::Pending => done.waiting.push(*id),
+            },
             Ok(FoundAffinity::Written) => drop(done.restored.insert(*id)),
             Ok(FoundAffinity::Theirs) => done.drifted.push(*id),
             Ok(FoundAffinity::Impossible(reason)) => drop(done.failed.insert(*id, reason)),

@@ -16,7 +16,7 @@ use super::kinds::kind_of;
 use super::leave::{self, ReplacedResult};
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::original::OriginalState;
-use super::restore_affinities::{self, RestoredAffinities};
+use super::restore_affinities::{self, OtherSettings, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::task_masks::TaskMasks;
 use super::unbound;
@@ -81,7 +81,7 @@ pub(super) fn undo_locked(
     run.check_restored_files()?;
     run.check_unbound_mask()?;
     run.make_replaced()?;
-    let tasks = restore_affinities::restore(host, &scope, &undoing, run.is_complete())?;
+    let tasks = restore_affinities::restore(host, &scope, &undoing, run.other_settings())?;
     run.record_affinity_fates(&undoing, &tasks);
     run.record_end(&tasks);
     let replaced = std::mem::take(&mut run.replaced);
@@ -357,8 +357,11 @@ impl UndoRun<'_> {
         self.record(StepFate { step, fate, note: None });
     }
 
-    fn is_complete(&self) -> bool {
-        !self.fated.iter().any(|fated| matches!(fated.fate, ChangeFate::Failed { .. }))
+    fn other_settings(&self) -> OtherSettings {
+        match self.fated.iter().any(|fated| matches!(fated.fate, ChangeFate::Failed { .. })) {
+            true => OtherSettings::Pending,
+            false => OtherSettings::Restored,
+        }
     }
 
     /// Records that everything was checked, and what is left to the next undo.

@@ -20,14 +20,41 @@ pub(super) struct KernelBuild {
     options: BTreeMap<String, String>,
     /// Its release: that of its image where the menu has none.
     release: String,
-    /// What makes it a real-time kernel (`None` inside: nothing does); `None` when unknown.
-    realtime: Option<Option<RealtimeKind>>,
+    /// Whether it is a real-time kernel.
+    realtime: RealtimeBuild,
+}
+
+/// Whether a kernel was built as a real-time kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum RealtimeBuild {
+    /// It was, with what makes it one.
+    Yes(RealtimeKind),
+    No,
+    Unknown,
+}
+
+impl RealtimeBuild {
+    fn of_known(kind: Option<RealtimeKind>) -> RealtimeBuild {
+        kind.map_or(RealtimeBuild::No, RealtimeBuild::Yes)
+    }
 }
 
 impl KernelBuild {
     /// Whether it is a real-time kernel; `None` when unknown.
     pub(super) fn is_realtime(&self) -> Option<bool> {
-        self.realtime.map(|kind| kind.is_some())
+        match self.realtime {
+            RealtimeBuild::Yes(_) => Some(true),
+            RealtimeBuild::No => Some(false),
+            RealtimeBuild::Unknown => None,
+        }
+    }
+
+    /// What makes it a real-time kernel; `None` when nothing does or that is unknown.
+    fn realtime_kind(&self) -> Option<RealtimeKind> {
+        match self.realtime {
+            RealtimeBuild::Yes(kind) => Some(kind),
+            RealtimeBuild::No | RealtimeBuild::Unknown => None,
+        }
     }
 }
 
@@ -51,10 +78,10 @@ fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuil
     if options.is_empty() && running {
         options = running_options(machine);
     }
-    let realtime = find_realtime_kind(host, entry, &options).or_else(|| {
-        let known = machine.kernel.realtime.filter(|_| running);
-        known.map(|_| machine.kernel.realtime_kind)
-    });
+    let mut realtime = find_realtime_build(host, entry, &options);
+    if realtime == RealtimeBuild::Unknown && running && machine.kernel.realtime.is_some() {
+        realtime = RealtimeBuild::of_known(machine.kernel.realtime_kind);
+    }
     let mut release = entry.version.clone();
     if KernelVersion::from_release(&release).is_none()
         && let Some(banner) = read_image_banner(host, entry)
@@ -69,9 +96,10 @@ fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuil
 /// alone decides where there is nothing else, as in a list of kernels for old loaders.
 pub(super) fn is_realtime(host: &Host, entry: &LoaderEntry) -> bool {
     let options = kernel_file::read_config(host, &entry.version);
-    match find_realtime_kind(host, entry, &options) {
-        Some(kind) => kind.is_some(),
-        None => entry.version.split('-').any(is_rt_version),
+    match find_realtime_build(host, entry, &options) {
+        RealtimeBuild::Yes(_) => true,
+        RealtimeBuild::No => false,
+        RealtimeBuild::Unknown => entry.version.split('-').any(is_rt_version),
     }
 }
 
@@ -80,24 +108,23 @@ fn is_rt_version(part: &str) -> bool {
     part.strip_prefix("rt").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// What makes a kernel a real-time kernel, by its name, its configuration and its image (`None`
-/// inside: nothing does); `None` when unknown.
-fn find_realtime_kind(
+/// Whether a kernel is a real-time kernel, by its name, its configuration and its image.
+fn find_realtime_build(
     host: &Host,
     entry: &LoaderEntry,
     options: &BTreeMap<String, String>,
-) -> Option<Option<RealtimeKind>> {
+) -> RealtimeBuild {
     if let Some(kind) = named_cokernel(&entry.version) {
-        return Some(Some(kind));
+        return RealtimeBuild::Yes(kind);
     }
     if !options.is_empty() {
-        return Some(realtime_option(options).map(|(_, kind)| kind));
+        return RealtimeBuild::of_known(realtime_option(options).map(|(_, kind)| kind));
     }
     // Arch installs no configuration files, so the image is read too.
-    let banner = read_image_banner(host, entry)?;
+    let Some(banner) = read_image_banner(host, entry) else { return RealtimeBuild::Unknown };
     let by_release = kernel_image::release(&banner).and_then(named_cokernel);
     let preempt_rt = kernel_image::is_realtime(&banner).then_some(RealtimeKind::PreemptRt);
-    Some(by_release.or(preempt_rt))
+    RealtimeBuild::of_known(by_release.or(preempt_rt))
 }
 
 /// The banner in the kernel's image; `None` when there is none.
@@ -185,7 +212,7 @@ impl<'a> SelectedKernels<'a> {
                 version: entry.version.clone(),
                 title: entry.title.clone(),
                 realtime: self.realtime(entry),
-                realtime_kind: self.builds.get(&entry.version).and_then(|it| it.realtime?),
+                realtime_kind: self.builds.get(&entry.version).and_then(KernelBuild::realtime_kind),
                 chosen: self.is_chosen(index, entry),
                 panics: has_panic_word(entry),
                 unknown,

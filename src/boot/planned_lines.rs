@@ -196,7 +196,8 @@ pub(super) fn defeats(finding: &LintFinding) -> bool {
         | LintFinding::NohzOff { .. }
         | LintFinding::Overridden { .. }
         | LintFinding::Ineffective { .. } => true,
-        LintFinding::InterruptsWithoutTick { .. }
+        LintFinding::Unchecked { .. }
+        | LintFinding::InterruptsWithoutTick { .. }
         | LintFinding::UnknownValue { .. }
         | LintFinding::Unreleased { .. }
         | LintFinding::UnknownFlag { .. }

@@ -1,7 +1,7 @@
 //! `cpushield boot`: plans, writes, shows and removes kernel parameters for the next boot.
 
 use super::GlobalArgs;
-use super::help::{BUG, EXIT_CODES, HelpTail, USAGE};
+use super::help::{BUG, HelpTail, USAGE};
 use super::input::span;
 use super::paint::show;
 use super::request::{ONE_SHIELD, RequestArgs};
@@ -193,7 +193,13 @@ pub(super) const HELP: HelpTail = HelpTail {
         ),
         ("cpushield boot undo", "remove the parameters"),
     ],
-    exit_codes: EXIT_CODES,
+    exit_codes: &[
+        ("0", "success"),
+        ("1", "`boot status` only: a parameter is not written, not booted or not in force"),
+        USAGE,
+        ("3", "failure; the message says whether all files were restored"),
+        BUG,
+    ],
 };
 
 /// The end of the help of `boot plan`.

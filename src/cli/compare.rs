@@ -11,7 +11,7 @@ use crate::workflow::comparison::compare_groups;
 /// Compare measurements and tell which differences are significant
 ///
 /// A file is the output of `latency --json` or `verify --json`. The first file or group is the
-/// baseline. Only repeated runs can distinguish a real difference from chance. Five interleaved
+/// baseline. Only repeated runs can distinguish a real difference from chance. Six interleaved
 /// runs of each configuration (before, after, before, after, …) are best.
 #[derive(Debug, clap::Args)]
 pub struct CompareArgs {

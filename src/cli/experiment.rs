@@ -18,9 +18,9 @@ use std::path::PathBuf;
 /// Measure many configurations, across reboots, and report which is best
 ///
 /// The rows of the file are configurations, and its columns are measurements. For an example, see
-/// share/doc/cpushield/examples/experiment.toml in /usr or /usr/local. Measurements are interleaved
-/// and repeated, and each shield is undone after its measurement. After a crash or a power failure,
-/// --resume continues the run. At the end, the machine is back in its original state.
+/// `cpushield explain experiment`. Measurements are interleaved and repeated, and each shield is
+/// undone after its measurement. After a crash or a power failure, --resume continues the run. At
+/// the end, the machine is back in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
 #[command(group = clap::ArgGroup::new("subject"))]

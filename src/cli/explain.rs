@@ -12,10 +12,10 @@ use crate::workflow::explained_page::{explain, list_pages, page_list, static_nam
 /// Without a name, lists the pages of the reference.
 #[derive(Debug, clap::Args)]
 pub struct ExplainArgs {
-    /// A tunable (`irq-affinity`), a kernel parameter (`skew-tick`), a cause (`tick`), a culprit,
-    /// thread or sender from a table (`vmstat_update`, `irq/24-eth0`), an instrument
-    /// (`latency-timer`), a load (`load-messages`), a key of the policy (`count`) or a term
-    /// (`shield`); several words form one name
+    /// A tunable (`irq-affinity`), a kernel parameter (`skew-tick`), a cause (`tick`) or a term
+    /// (`shield`); a culprit, thread or sender from a table (`vmstat_update`, `irq/24-eth0`); an
+    /// instrument (`latency-timer`), a load (`load-messages`) or a key of the policy (`count`);
+    /// several words form one name
     #[arg(num_args = 0.., value_parser = KnownWord(static_names), hide_possible_values = true)]
     pub name: Vec<String>,
 }

@@ -12,7 +12,8 @@ pub(super) const USAGE: ExitCode = ("2", "invalid usage or input");
 /// The exit code of a bug.
 pub(super) const BUG: ExitCode = ("70", "a bug in cpushield");
 
-/// The general exit codes.
+/// The general exit codes. A bug has a code of its own (`EX_SOFTWARE` of sysexits.h), so that a
+/// script never mistakes it for a result.
 pub const EXIT_CODES: &[ExitCode] = &[
     ("0", "success: the operation is complete, the shield holds, or the shield is active"),
     (

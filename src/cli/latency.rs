@@ -1,7 +1,7 @@
 //! `cpushield latency`: measures the wake-up latency of threads on shielded CPUs.
 
 use super::active::ActiveArgs;
-use super::help::{EXIT_CODES, HelpTail};
+use super::help::{BUG, HelpTail, USAGE};
 use super::loads::LoadArgs;
 use super::paint::show;
 use super::{GlobalArgs, input};
@@ -140,7 +140,13 @@ pub(super) const HELP: HelpTail = HelpTail {
             "report what ran during the worst latencies; save the results",
         ),
     ],
-    exit_codes: EXIT_CODES,
+    exit_codes: &[
+        ("0", "success: measured; every limit is met"),
+        ("1", "a limit is exceeded, or it is unknown whether it is met"),
+        USAGE,
+        ("3", "failure: no shield, or the CPUs cannot be measured"),
+        BUG,
+    ],
 };
 
 /// Runs the subcommand.

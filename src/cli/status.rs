@@ -23,7 +23,8 @@ use std::process::ExitCode;
 /// is incomplete, or its state is unknown.
 ///
 /// Any user can run this command. Only root can check whether the settings are still as `apply`
-/// left them; for other users, the output says what was not checked.
+/// left them. For other users, the output says what was not checked, and exit code 0 leaves it out:
+/// otherwise operators could not use the exit code.
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
     /// The active shield
@@ -38,7 +39,11 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield status --json", "the same as JSON, for programs"),
     ],
     exit_codes: &[
-        ("0", "every shield is active and unchanged, as far as this user can check"),
+        (
+            "0",
+            "every shield is active and unchanged, as far as this user can check: only root can \
+                 check settings, and operators need an exit code too",
+        ),
         (
             "1",
             "changed settings, foreign tasks, or a shield that is incomplete, being changed or \
@@ -65,14 +70,34 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &StatusArgs) -> Result<ExitCode, 
         (true, false) => StatusAudience::User,
     };
     show(ui, &document, || status_blocks(status, at_every_boot, reader))?;
-    Ok(match status.state.state {
-        ShieldState::InForce | ShieldState::InForceAsSeen => ExitCode::SUCCESS,
-        ShieldState::NoShield => {
-            if let Some(dir) = global.state.as_ref().filter(|_| !work.store.exists()) {
-                ui.warn(&format!("--state: the directory {} does not exist", dir.display()));
-            }
-            ExitCode::from(FailureKind::Machine.code())
-        }
-        _ => ExitCode::from(FailureKind::DoesNotHold.code()),
-    })
+    if status.state.state == ShieldState::NoShield
+        && let Some(dir) = global.state.as_ref().filter(|_| !work.store.exists())
+    {
+        ui.warn(&format!("--state: the directory {} does not exist", dir.display()));
+    }
+    Ok(ExitCode::from(exit_code(&status.state.state)))
+}
+
+/// The exit code for a state. Users other than root can never check the settings, so that alone is
+/// no failure for them.
+fn exit_code(state: &ShieldState) -> u8 {
+    match state {
+        ShieldState::InForce | ShieldState::InForceAsSeen => 0,
+        ShieldState::NoShield => FailureKind::Machine.code(),
+        _ => FailureKind::DoesNotHold.code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_user_other_than_root_cannot_check_is_no_failure_and_what_the_user_sees_is_one() {
+        assert_eq!(exit_code(&ShieldState::InForceAsSeen), 0);
+        assert_eq!(exit_code(&ShieldState::Drifted { settings: 0, foreign: 1 }), 1);
+        assert_eq!(exit_code(&ShieldState::NoShield), 3);
+        // Not even the state of the shield is known.
+        assert_eq!(exit_code(&ShieldState::Unknown { reason: String::new() }), 1);
+    }
 }

@@ -1,6 +1,6 @@
 //! `cpushield try`: shields a CPU for a few seconds, verifies the shield and undoes everything.
 
-use super::help::{EXIT_CODES, HelpTail};
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use super::request::RequestArgs;
 use super::{GlobalArgs, input};
@@ -36,7 +36,16 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield try --cpus 3 --for 1m", "shield CPU 3 and watch it for a minute each time"),
         ("cpushield try --price", "also measure the cost to all other programs"),
     ],
-    exit_codes: EXIT_CODES,
+    exit_codes: &[
+        ("0", "success: the result is shown, whether or not the shield held; all is undone"),
+        USAGE,
+        (
+            "3",
+            "failure: the CPU cannot be shielded or watched, or a change could not be undone; the \
+                 message says which",
+        ),
+        BUG,
+    ],
 };
 
 /// The limits of `--for`. A shorter watch shows nothing; `verify` is for longer ones.

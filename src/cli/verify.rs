@@ -1,7 +1,7 @@
 //! `cpushield verify`: watches shielded CPUs and reports whether the shield holds.
 
 use super::active::ActiveArgs;
-use super::help::{EXIT_CODES, HelpTail};
+use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
 use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
@@ -139,7 +139,17 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield verify --cpus 3 -- ./control", "with a program instead of the busy loop"),
         ("cpushield verify --fix", "fix leaks, then verify again"),
     ],
-    exit_codes: EXIT_CODES,
+    exit_codes: &[
+        ("0", "the shield holds and every limit is met; with --fix: after the last change"),
+        (
+            "1",
+            "the shield leaks, a limit is exceeded, or the result is unknown; the message says \
+                 which",
+        ),
+        USAGE,
+        ("3", "failure: no shield, or the CPUs cannot be watched"),
+        BUG,
+    ],
 };
 
 /// Runs the subcommand.

@@ -129,6 +129,7 @@ fn latency_drafts(
         drafts.extend(draft(role, ComparedFigure::GapRate, "1/s", rates));
         return Ok(drafts);
     }
+    drafts.extend(draft(role, ComparedFigure::Average, "ns", sides.map(|it| average(it, role))));
     let tables = [quantiles(base, role)?, quantiles(other, role)?];
     for (n, percent) in PERCENTS.into_iter().enumerate() {
         let percentiles = tables.each_ref().map(|table| GroupFigure {
@@ -184,6 +185,18 @@ fn largest(
     GroupFigure { value: runs.iter().copied().flatten().reduce(f64::max), runs }
 }
 
+/// The average over all samples of the threads with this role, for each run and over all runs.
+fn average(group: &GivenGroup, role: &str) -> GroupFigure {
+    let sums = group.runs.iter().map(|run| {
+        let series = threads(run, role).into_iter();
+        let sums = series.filter_map(|one| Some((real(one.mean_ns?) * real(one.samples), one)));
+        let (sum, samples) =
+            sums.fold((0.0, 0), |all, (sum, one)| (all.0 + sum, all.1 + one.samples));
+        (samples > 0).then_some((sum, real(samples)))
+    });
+    rate(sums.collect())
+}
+
 /// The gaps per second and thread of each run, and of all runs.
 fn gap_rate(group: &GivenGroup, role: &str) -> GroupFigure {
     let counts = group.runs.iter().map(|run| {
@@ -195,13 +208,13 @@ fn gap_rate(group: &GivenGroup, role: &str) -> GroupFigure {
     rate(counts.collect())
 }
 
-/// The rate of counts in so many seconds: of each run, and of all together.
-fn rate(counts: Vec<Option<(f64, f64)>>) -> GroupFigure {
-    let known = counts.iter().flatten();
-    let (all, seconds) = known.fold((0.0, 0.0), |sum, run| (sum.0 + run.0, sum.1 + run.1));
+/// The quotient of two numbers, such as counts and seconds: of each run, and of all together.
+fn rate(pairs: Vec<Option<(f64, f64)>>) -> GroupFigure {
+    let known = pairs.iter().flatten();
+    let (sum, divisor) = known.fold((0.0, 0.0), |sums, run| (sums.0 + run.0, sums.1 + run.1));
     GroupFigure {
-        value: (seconds > 0.0).then(|| all / seconds),
-        runs: counts.iter().map(|run| run.map(|(count, seconds)| count / seconds)).collect(),
+        value: (divisor > 0.0).then(|| sum / divisor),
+        runs: pairs.iter().map(|run| run.map(|(number, divisor)| number / divisor)).collect(),
     }
 }
 

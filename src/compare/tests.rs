@@ -48,15 +48,15 @@ fn a_clear_difference_of_five_interleaved_runs_is_significant() {
     let pair = compared(&before, &after);
     assert_eq!(pair.sequence, RunOrder::Alternated);
     assert_eq!((&pair.differences[..], &pair.doubts[..]), (&[][..], &[][..]));
-    // Worst, median, 99, 99.9, 99.99 and jitter.
-    assert_eq!(answers(&pair), [FindingAnswer::Differs; 6]);
+    // Worst, average, median, 99, 99.9, 99.99 and jitter.
+    assert_eq!(answers(&pair), [FindingAnswer::Differs; 7]);
     let worst = &pair.rows[0];
     assert_eq!((worst.base.value, worst.other.value), (Some(130_000.0), Some(14_000.0)));
     assert_eq!(worst.is_better(), Some(true));
     let typical = worst.typical.unwrap();
     assert!(typical.least.unwrap() > 0.07 && typical.most.unwrap() < 0.15, "{typical:?}");
     // The median of all runs together is among those of each, to what a histogram tells apart.
-    let median = &pair.rows[1];
+    let median = &pair.rows[2];
     assert_eq!(median.figure, ComparedFigure::Percentile { percent: 50.0 });
     let (least, most) = median.base.spread().unwrap();
     assert!((least..=most).contains(&median.base.value.unwrap()), "{median:?}");
@@ -99,6 +99,20 @@ fn differences_in_power_memory_and_stolen_time_are_marked() {
 }
 
 #[test]
+fn the_average_counts_each_sample_once() {
+    let mut before = group("before", &[(0, 100)]);
+    let latency = latency_in(&mut before, 0);
+    let mut other_cpu = latency.series[0].clone();
+    (latency.series[0].samples, latency.series[0].mean_ns) = (300, Some(1_000));
+    (other_cpu.cpu, other_cpu.samples, other_cpu.mean_ns) = (4, 100, Some(5_000));
+    latency.series.push(other_cpu);
+    let pair = compared(&before, &group("after", &[(20, 10)]));
+    let average = pair.rows.iter().find(|row| row.figure == ComparedFigure::Average).unwrap();
+    assert_eq!(average.base.value, Some(2_000.0));
+    assert_eq!((average.better, average.unit.as_str()), (BetterDirection::Lower, "ns"));
+}
+
+#[test]
 fn gaps_without_a_period_are_compared_by_their_number_and_not_by_percentiles() {
     let (mut before, mut after) = clear();
     for n in 0..5 {
@@ -116,16 +130,16 @@ fn gaps_without_a_period_are_compared_by_their_number_and_not_by_percentiles() {
 #[test]
 fn nothing_is_claimed_with_too_few_runs() {
     let one = compared(&group("a", &[(0, 100)]), &group("b", &[(20, 1)]));
-    assert_eq!(answers(&one), [FindingAnswer::Unknown; 6]);
-    assert_eq!(one.rows[0].finding.runs_needed, Some(5));
-    assert_eq!(one.rows[0].finding.why, [FindingReason::TooFewRuns { needed: 5 }]);
+    assert_eq!(answers(&one), [FindingAnswer::Unknown; 7]);
+    assert_eq!(one.rows[0].finding.runs_needed, Some(6));
+    assert_eq!(one.rows[0].finding.why, [FindingReason::TooFewRuns { needed: 6 }]);
     assert_eq!(one.rows[0].typical.unwrap().least, None);
     assert!((one.rows[0].ratio.unwrap() - 0.01).abs() < 1e-9, "the ratio is shown all the same");
     let three = [(0, 100), (40, 110), (80, 120)];
     let other = [(20, 1), (60, 2), (100, 3)];
     assert_eq!(
         answers(&compared(&group("a", &three), &group("b", &other))),
-        [FindingAnswer::Unknown; 6]
+        [FindingAnswer::Unknown; 7]
     );
     // Runs of one kind among each other.
     let a = &[(0, 10), (40, 30), (80, 50), (120, 70), (160, 90)];
@@ -218,7 +232,7 @@ fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     latency_in(&mut doubtful, 1).series[0].doubts.push(ThreadDoubt::Gone);
     let all = compare(&[before.clone(), doubtful]).unwrap();
     assert_eq!(all.doubts().collect::<Vec<_>>(), ["after1: CPU 3, 1 ms: it ended early"]);
-    assert_eq!(answers(&all.pairs[0]), [FindingAnswer::Unknown; 6]);
+    assert_eq!(answers(&all.pairs[0]), [FindingAnswer::Unknown; 7]);
     let doubtful = FindingReason::DoubtfulRuns { runs: vec!["after1".to_owned()] };
     assert_eq!(all.pairs[0].rows[0].finding.why, [doubtful]);
 
@@ -226,7 +240,7 @@ fn doubtful_runs_and_unequal_chances_allow_no_claim() {
     (0..5).for_each(|n| latency_in(&mut longer, n).span_ns *= 3);
     let pair = compared(&before, &longer);
     use FindingAnswer::{Differs, Unknown};
-    assert_eq!(answers(&pair), [Unknown, Differs, Differs, Differs, Differs, Unknown]);
+    assert_eq!(answers(&pair), [Unknown, Differs, Differs, Differs, Differs, Differs, Unknown]);
     assert_eq!(pair.rows[0].finding.why, [FindingReason::LengthsDiffer]);
     assert_eq!(pair.rows[0].finding.runs_needed, None, "more runs would not help");
 

@@ -31,7 +31,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunGroup {
-    /// Its name, as given.
+    /// Its name: the given one, or the shortest end of the file's path that no other group has.
     pub name: String,
     /// The shield of its runs; `None` without one, and in documents of older versions.
     #[serde(default)]
@@ -160,6 +160,8 @@ pub struct FigureRow {
 pub enum ComparedFigure {
     /// The longest latency.
     Worst,
+    /// The average latency, without missed events.
+    Average,
     /// The latency that this percentage of the samples does not exceed.
     Percentile {
         /// The percentage.

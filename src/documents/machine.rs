@@ -141,13 +141,31 @@ pub struct SurveyFinding {
     pub name: String,
     /// What was found.
     pub seen: String,
+    /// The devices that it was found for; empty when it is not about devices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// What it means for isolation and what to do.
     pub advice: String,
 }
 
 impl SurveyFinding {
     pub(crate) fn new(name: &str, seen: impl Into<String>, advice: &str) -> SurveyFinding {
-        SurveyFinding { name: name.to_owned(), seen: seen.into(), advice: advice.to_owned() }
+        let (name, advice) = (name.to_owned(), advice.to_owned());
+        SurveyFinding { name, seen: seen.into(), devices: Vec::new(), advice }
+    }
+
+    /// The same finding for these devices.
+    pub(crate) fn of_devices(self, devices: Vec<String>) -> SurveyFinding {
+        SurveyFinding { devices, ..self }
+    }
+
+    /// What was found, with all devices.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self.devices.is_empty() {
+            true => self.seen.clone(),
+            false => format!("{}: {}", self.seen, self.devices.join(", ")),
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 use crate::compare::{self, OneFigure, median};
 use crate::documents::comparison::{ComparisonFinding, FindingAnswer};
 use std::collections::BTreeSet;
+use std::fmt;
 
 /// A column and the period of its threads.
 type ColumnTrack = (usize, u64);
@@ -198,15 +199,39 @@ fn compare_with_best(
     }
 }
 
-/// The options of a row: its shield, its tunables and its kernel parameters.
-fn list_options(row: &ExperimentRow) -> BTreeSet<String> {
-    let tunables = row.tunables.iter().map(|(name, on)| match on {
-        true => format!("{name} on"),
-        false => format!("{name} off"),
-    });
-    let shield = row.shield.then(|| "shield".to_owned());
-    let kernel = row.kernel.iter().map(|kernel| format!("kernel {kernel}"));
-    shield.into_iter().chain(tunables).chain(kernel).chain(row.boot.iter().cloned()).collect()
+/// An option of a row.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum RowOption<'a> {
+    Shield,
+    Tunable {
+        name: &'a str,
+        on: bool,
+    },
+    /// Another kernel, by its release.
+    Kernel(&'a str),
+    /// A word of the kernel command line.
+    Word(&'a str),
+}
+
+impl fmt::Display for RowOption<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RowOption::Shield => f.write_str("shield"),
+            RowOption::Tunable { name, on: true } => write!(f, "{name} on"),
+            RowOption::Tunable { name, on: false } => write!(f, "{name} off"),
+            RowOption::Kernel(release) => write!(f, "kernel {release}"),
+            RowOption::Word(word) => f.write_str(word),
+        }
+    }
+}
+
+/// The options of a row: its shield, its tunables, its kernel and its kernel parameters.
+fn list_options(row: &ExperimentRow) -> BTreeSet<RowOption<'_>> {
+    let shield = row.shield.then_some(RowOption::Shield);
+    let tunables = row.tunables.iter().map(|(name, on)| RowOption::Tunable { name, on: *on });
+    let kernel = row.kernel.iter().map(|release| RowOption::Kernel(release));
+    let words = row.boot.iter().map(|word| RowOption::Word(word));
+    shield.into_iter().chain(tunables).chain(kernel).chain(words).collect()
 }
 
 fn measure_same_cpus(experiment: &Experiment, one: usize, other: usize) -> bool {
@@ -216,7 +241,7 @@ fn measure_same_cpus(experiment: &Experiment, one: usize, other: usize) -> bool 
 
 /// The effects of all pairs of rows that differ by one option and measure the same CPUs.
 fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEffect> {
-    let options: Vec<BTreeSet<String>> = experiment.rows.iter().map(list_options).collect();
+    let options: Vec<BTreeSet<RowOption<'_>>> = experiment.rows.iter().map(list_options).collect();
     let mut effects = Vec::new();
     for (without, few) in options.iter().enumerate() {
         for (with, many) in options.iter().enumerate() {
@@ -236,7 +261,7 @@ fn find_effects(experiment: &Experiment, tracks: &[ColumnTrack]) -> Vec<OptionEf
                 };
                 let RowComparison { difference, ratio, why, .. } = compared;
                 effects.push(OptionEffect {
-                    option: option.clone(),
+                    option: option.to_string(),
                     without,
                     with,
                     column: track.0,
@@ -257,11 +282,11 @@ fn find_refused(
     experiment: &Experiment,
     rows: (usize, usize),
     (column, _): ColumnTrack,
-    option: &str,
+    option: &RowOption<'_>,
 ) -> Option<String> {
-    let (tunable, _) = option.rsplit_once(' ')?;
+    let RowOption::Tunable { name, .. } = option else { return None };
     let mut rows = [rows.0, rows.1].into_iter();
-    rows.any(|row| experiment.was_refused(row, column, tunable)).then(|| tunable.to_owned())
+    rows.any(|row| experiment.was_refused(row, column, name)).then(|| (*name).to_owned())
 }
 
 #[cfg(test)]
@@ -437,6 +462,17 @@ mod tests {
         let tunable = "thp".to_owned();
         assert_eq!(refused.effects[0].why, EffectEvidence::OptionRefused { tunable });
         assert_eq!(refused.effects[0].verdict, EffectMeaning::Unknown);
+    }
+
+    #[test]
+    fn a_kernel_parameter_spelled_like_a_refused_tunable_keeps_its_effect() {
+        let rows: &[(&str, &[u64])] = &[("shield", &[90, 91, 92, 93]), ("shield x=1", &[9; 4])];
+        let mut found = experiment(4, rows);
+        found.rows[1].boot = vec!["thp off".to_owned()];
+        found.cells[1].runs[2].refused.push("thp".to_owned());
+        judge(&mut found);
+        let effect = &found.effects[0];
+        assert_eq!((effect.option.as_str(), effect.verdict), ("thp off", EffectMeaning::Better));
     }
 
     #[test]

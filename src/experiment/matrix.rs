@@ -12,7 +12,7 @@ use crate::cpu_selection::CpuSelection;
 use crate::documents::boot::WordFault;
 use crate::latency::{choose_periods, instruments};
 use crate::load;
-use crate::policy::{Siblings, Workload, parse_span, translate_toml_message};
+use crate::policy::{Siblings, Workload, parse_span, translate_toml_error};
 use crate::registry::nearest;
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
@@ -142,7 +142,7 @@ impl Matrix {
     /// The text is not a matrix, or has unknown keys.
     pub fn parse(text: &str, file: &str) -> Result<Matrix, MatrixError> {
         let parsed = toml::from_str::<MatrixText>(text)
-            .map_err(|error| (error.span(), translate_toml_message(error.message())))
+            .map_err(|error| (error.span(), translate_toml_error(&error, text)))
             .and_then(|raw| check_matrix(raw, text, file));
         parsed.map_err(|(span, why)| MatrixError {
             file: file.to_owned(),
@@ -460,7 +460,9 @@ fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     }
     let load: Vec<String> = text.load.iter().map(|word| word.get_ref().clone()).collect();
     if let (Some(first), Err(error)) = (text.load.first(), load::parse_loads(&load)) {
-        return Err(fault_at(first, error.to_string()));
+        let wrong = text.load.iter().find(|word| error.is_about(word.get_ref()));
+        let why = format!("{error}{}", error.suggestion());
+        return Err(fault_at(wrong.unwrap_or(first), why));
     }
     Ok(ExperimentColumn {
         name,
@@ -741,6 +743,11 @@ instrument = "spin"
         let column = "[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
         for (text, suggested) in [
             (format!("workloud = \"vm\"\n{row}{column}"), "; did you mean workload?"),
+            (
+                format!("{row}{column}load = [\"memory\", \"mesages\"]\n"),
+                "; did you mean messages?",
+            ),
+            (format!("repeats = 4\nrepeats = 5\n{row}{column}"), "the key repeats is already set"),
             (format!("{row}sheild = true\n{column}"), "; did you mean shield?"),
             (format!("{row}kernl = \"6.12\"\n{column}"), "; did you mean kernel?"),
             (format!("workload = \"cyclik\"\n{row}{column}"), "; did you mean cyclic?"),

@@ -109,6 +109,26 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
+impl LoadError {
+    /// The name that was probably meant, after `; `; empty when there is none.
+    #[must_use]
+    pub fn suggestion(&self) -> String {
+        let LoadError::Unknown { near, .. } = self else { return String::new() };
+        near.first().map_or_else(String::new, |near| format!("; did you mean {near}?"))
+    }
+
+    /// Whether the error is about this word of several.
+    #[must_use]
+    pub fn is_about(&self, given: &str) -> bool {
+        match self {
+            LoadError::Unknown { word, .. } | LoadError::UnexpectedArguments { word } => {
+                word == given
+            }
+            _ => false,
+        }
+    }
+}
+
 /// Parses the names of loads: `messages`, `all`, `stress-ng:--cpu 2`. The result has each kind
 /// once.
 ///

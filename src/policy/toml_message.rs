@@ -3,8 +3,19 @@
 
 use crate::registry::nearest;
 
-/// Rewrites a message of the TOML parser without Rust terms, and adds the name that was meant.
-pub(crate) fn translate_toml_message(message: &str) -> String {
+/// Rewrites a message of the TOML parser about this text without Rust terms. Adds the name that was
+/// meant, or the key that is set twice.
+pub(crate) fn translate_toml_error(error: &toml::de::Error, text: &str) -> String {
+    let key = error.span().and_then(|span| text.get(span)).filter(|key| !key.is_empty());
+    match (error.message().trim(), key) {
+        // The parser's place is that of the second key (`duplicate key` in
+        // src/de/parser/document.rs of toml 1.2).
+        ("duplicate key", Some(key)) => format!("the key {key} is already set"),
+        (message, _) => translate_message(message),
+    }
+}
+
+fn translate_message(message: &str) -> String {
     const TERMS: &[(&str, &str)] = &[
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected u32", "expected a whole number, 0 or more"),
@@ -14,8 +25,9 @@ pub(crate) fn translate_toml_message(message: &str) -> String {
         ("expected a map", "expected a table"),
         ("expected a sequence", "expected a list such as [\"nohlt\"]"),
         ("wanted string or table", "expected a word in quotes"),
+        ("key with no value, expected `=`", "expected a line such as KEY = VALUE"),
     ];
-    let message = message.trim().to_owned();
+    let message = message.to_owned();
     let near = find_meant(&message).or_else(|| find_other_type(&message));
     let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
     TERMS.iter().fold(message, |text, (rust, plain)| text.replace(rust, plain)) + &near
@@ -57,6 +69,19 @@ fn find_other_type(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_names_the_key_and_what_was_expected() {
+        for (text, wanted) in [
+            ("a = 1\nb = 2\na = 3\n", "the key a is already set"),
+            ("[t]\n\"x y\" = 1\n\"x y\" = 2\n", "the key \"x y\" is already set"),
+            ("[t]\n[t]\n", "the key t is already set"),
+            ("root:x:0:0\n", "expected a line such as KEY = VALUE"),
+        ] {
+            let error = toml::from_str::<toml::Table>(text).unwrap_err();
+            assert_eq!(translate_toml_error(&error, text), wanted, "{text}");
+        }
+    }
 
     #[test]
     fn a_number_and_its_text_are_distinguished() {

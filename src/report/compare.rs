@@ -217,6 +217,7 @@ fn times(ratio: f64) -> String {
 fn figure(row: &FigureRow) -> String {
     match row.figure {
         ComparedFigure::Worst => "worst".to_owned(),
+        ComparedFigure::Average => "average".to_owned(),
         ComparedFigure::Percentile { percent } if (percent - 50.0).abs() < 1e-9 => {
             "median".to_owned()
         }

@@ -463,18 +463,28 @@ fn interrupts(machine: &Machine) -> Vec<TextLine> {
     }
     for ((unknown, why), names) in stuck {
         let what = if unknown { "unknown whether they can be moved" } else { "cannot be moved" };
-        let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
-        let more = names.len().saturating_sub(NAMES_MAX);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        lines.push(TextLine::new(format!("{what} ({why}): {shown}{more}")).below());
+        lines.push(TextLine::new(format!("{what} ({why}): {}", shorten(&names))).below());
     }
     lines
+}
+
+/// The first names, and how many more there are. The document has all of them.
+fn shorten(names: &[String]) -> String {
+    let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMES_MAX) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 /// Each finding with its advice.
 fn findings(title: &str, findings: &[SurveyFinding]) -> Vec<ReportBlock> {
     let lines = findings.iter().flat_map(|finding| {
-        [TextLine::new(&finding.seen), TextLine::new(&finding.advice).below().below()]
+        let seen = match finding.devices.is_empty() {
+            true => finding.seen.clone(),
+            false => format!("{}: {}", finding.seen, shorten(&finding.devices)),
+        };
+        [TextLine::new(seen), TextLine::new(&finding.advice).below().below()]
     });
     ReportBlock::section(title, lines.collect())
 }

@@ -26,9 +26,9 @@ impl LoadPrice {
         let caption = "The price: throughput of a load on the CPUs of other programs";
         let table = Table::new(caption, columns, rows.chain([cpus]).collect());
         let mut lines = vec![TextLine::new(format!(
-            "± is the largest deviation of a part of a measurement of {} from the average. To tell \
-             whether a difference is significant, run `latency --load` several times without and \
-             with a shield, then use `cpushield compare`.",
+            "Each measurement takes {} and is divided into parts. ± is the largest deviation of a \
+             part from the average. To tell whether a difference is significant, run `latency \
+             --load` several times without and with a shield, then use `cpushield compare`.",
             span(self.span_ns)
         ))];
         for load in &self.loads {

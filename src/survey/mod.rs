@@ -1,6 +1,17 @@
 //! Survey: `Host` → [`Machine`]. Reads everything and decides nothing. A file that cannot be read
 //! becomes a note with the reason, never an error and never a zero. Its only writes are those of
 //! [`irqs`], which write back what they read.
+//!
+//! A fact that CPUs share is read from one of them. What remains grows with the machine
+//! (`tests/survey_cost.rs` has the limits):
+//! - per core three files: its threads, the sharers of its level-2 cache and its highest frequency.
+//!   No file lists these for all cores. Cores of one model can have different frequencies, so no
+//!   other fact replaces them. They are not read where PMUs show the core types, or where no driver
+//!   sets frequencies.
+//! - per CPU three files: `online`, `power/pm_qos_resume_latency_us` and the governor; on 6.12 and
+//!   later also the runtime of the fair server. The kernel has them per CPU only, and each can
+//!   differ between CPUs. CPUs of one frequency policy share the governor.
+//! - per interrupt two files: its affinity, and the CPUs that it is delivered to.
 
 mod advice;
 mod assumed;

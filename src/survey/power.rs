@@ -1,6 +1,6 @@
 //! Power management: the drivers of frequencies and idle states, and whether turbo is allowed.
 
-use super::reader::SurveyReader;
+use super::reader::{CachedFile, SurveyReader};
 use super::{IdleState, IdleStates, PowerManagement, Topology};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
@@ -97,7 +97,10 @@ fn read_cpufreq(
         let entry = governors.entry(governor).or_default();
         *entry = entry.union(&cpus.intersection(&topology.online));
     }
-    // An old kernel shows no policies.
+    // A kernel before 4.3 shows no policies.
+    if policies.is_empty() && !has_frequency_files(r, &without_policy) {
+        return (driver, policies, governors);
+    }
     for cpu in without_policy.iter() {
         let dir = format!("{CPU}/cpu{cpu}/cpufreq");
         let Some(governor) = read_governor(r, &format!("{dir}/scaling_governor")) else { continue };
@@ -105,6 +108,21 @@ fn read_cpufreq(
         governors.entry(governor).or_default().insert(cpu);
     }
     (driver, policies, governors)
+}
+
+/// Whether CPUs without a policy have a governor. Where the first one has none, there is no driver
+/// for frequencies, as in most guests. Then no file of the others is read, neither here nor for a
+/// tunable.
+fn has_frequency_files(r: &SurveyReader, cpus: &CpuSet) -> bool {
+    let files = cpus.iter().map(|cpu| format!("{CPU}/cpu{cpu}/cpufreq/scaling_governor"));
+    let files: Vec<String> = files.collect();
+    let Some(first) = files.first() else { return false };
+    r.line_and_cache(first);
+    if !matches!(r.cached(first), Some(CachedFile::Absent)) {
+        return true;
+    }
+    files.iter().for_each(|file| r.cache_absence(file));
+    false
 }
 
 fn read_governor(r: &SurveyReader, path: &str) -> Option<String> {

@@ -11,8 +11,17 @@ use std::str::FromStr;
 pub(super) struct SurveyReader<'a> {
     pub(super) host: &'a Host,
     notes: RefCell<BTreeSet<SurveyNote>>,
-    /// Lines that are needed more than once, by path.
-    cache: RefCell<BTreeMap<String, String>>,
+    /// Files that are needed more than once, by path.
+    cache: RefCell<BTreeMap<String, CachedFile>>,
+}
+
+/// A one-line file that was read.
+#[derive(Debug, Clone)]
+pub(super) enum CachedFile {
+    /// Its line.
+    Line(String),
+    /// It does not exist.
+    Absent,
 }
 
 impl<'a> SurveyReader<'a> {
@@ -51,23 +60,41 @@ impl<'a> SurveyReader<'a> {
 
     /// A one-line file; a cached one is not read again.
     pub(super) fn line(&self, path: &str) -> Option<String> {
-        self.cached_line(path).or_else(|| self.optional(self.host.read_line(path)))
+        match self.cached(path) {
+            Some(CachedFile::Line(line)) => Some(line),
+            Some(CachedFile::Absent) => None,
+            None => self.optional(self.host.read_line(path)),
+        }
     }
 
-    /// A one-line file that will be needed again; see [`SurveyReader::cached_line`].
+    /// A one-line file that will be needed again; see [`SurveyReader::cached`]. Its absence is
+    /// cached too.
     pub(super) fn line_and_cache(&self, path: &str) -> Option<String> {
-        let line = self.line(path)?;
-        self.cache_line(path, &line);
-        Some(line)
+        if self.cached(path).is_none() {
+            match self.host.read_line(path) {
+                Ok(line) => self.cache_line(path, &line),
+                Err(error) if error.is_absent() => self.cache_absence(path),
+                Err(error) => {
+                    self.note_error(&error);
+                    return None;
+                }
+            }
+        }
+        self.line(path)
     }
 
     /// Caches the line of a file that will be needed again.
     pub(super) fn cache_line(&self, path: &str, line: &str) {
-        self.cache.borrow_mut().insert(path.to_owned(), line.to_owned());
+        self.cache.borrow_mut().insert(path.to_owned(), CachedFile::Line(line.to_owned()));
     }
 
-    /// The cached line of a file.
-    pub(super) fn cached_line(&self, path: &str) -> Option<String> {
+    /// Caches that a file does not exist.
+    pub(super) fn cache_absence(&self, path: &str) {
+        self.cache.borrow_mut().insert(path.to_owned(), CachedFile::Absent);
+    }
+
+    /// What is known about a file without reading it.
+    pub(super) fn cached(&self, path: &str) -> Option<CachedFile> {
         self.cache.borrow().get(path).cloned()
     }
 

@@ -1,7 +1,7 @@
 //! The files that tunables need. A `*` in their paths matches any one name in a directory.
 
 use super::TunableReading;
-use super::reader::SurveyReader;
+use super::reader::{CachedFile, SurveyReader};
 use crate::glob;
 use std::collections::BTreeMap;
 
@@ -15,11 +15,10 @@ pub(super) fn read_settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<Strin
             if found.contains_key(&path) {
                 continue;
             }
-            let line = r.cached_line(&path).map_or_else(|| r.host.read_line(&path), Ok);
-            let reading = match line {
-                Ok(text) => TunableReading::Value(text),
-                Err(error) if error.is_absent() => TunableReading::Absent,
-                Err(error) => TunableReading::Unreadable(error.reason()),
+            let reading = match r.cached(&path) {
+                Some(CachedFile::Line(text)) => TunableReading::Value(text),
+                Some(CachedFile::Absent) => TunableReading::Absent,
+                None => read_setting(r, &path),
             };
             if fixed || reading != TunableReading::Absent {
                 found.insert(path, reading);
@@ -27,6 +26,14 @@ pub(super) fn read_settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<Strin
         }
     }
     found
+}
+
+fn read_setting(r: &SurveyReader, path: &str) -> TunableReading {
+    match r.host.read_line(path) {
+        Ok(text) => TunableReading::Value(text),
+        Err(error) if error.is_absent() => TunableReading::Absent,
+        Err(error) => TunableReading::Unreadable(error.reason()),
+    }
 }
 
 /// The paths that match a pattern.

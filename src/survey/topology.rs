@@ -6,7 +6,7 @@
 //! and a note says so.
 
 use super::caches::CacheReader;
-use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
+use super::reader::{CachedFile, CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Cpu, Node, Topology, kinds};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cpuinfo::{self, Cpuinfo};
@@ -172,17 +172,19 @@ impl<'a> SharingSets<'a> {
 
 /// How fast CPUs are: `cpu_capacity`, which a kernel has for all CPUs or for none
 /// (`register_cpu_capacity_sysctl()` in drivers/base/arch_topology.c, 6.12), else the highest
-/// frequency. Both belong to a core, so only one of its threads is read.
+/// frequency. Both belong to a core, so only one of its threads is read. Where the first core has
+/// no frequency either, there is no driver for frequencies, as in most guests.
 struct CpuStrengths<'a> {
     r: &'a SurveyReader<'a>,
     has_capacity: Option<bool>,
+    has_frequency: Option<bool>,
     /// The values that were read, by each thread of the core.
     by_thread: BTreeMap<usize, (Option<u32>, Option<u64>)>,
 }
 
 impl<'a> CpuStrengths<'a> {
     fn new(r: &'a SurveyReader<'a>) -> CpuStrengths<'a> {
-        CpuStrengths { r, has_capacity: None, by_thread: BTreeMap::new() }
+        CpuStrengths { r, has_capacity: None, has_frequency: None, by_thread: BTreeMap::new() }
     }
 
     fn find(&mut self, cpu: usize, siblings: &CpuSet) -> (Option<u32>, Option<u64>) {
@@ -203,7 +205,14 @@ impl<'a> CpuStrengths<'a> {
                 return (capacity, None);
             }
         }
-        (None, self.r.number(&format!("{dir}/cpufreq/cpuinfo_max_freq")))
+        if self.has_frequency == Some(false) {
+            return (None, None);
+        }
+        let path = format!("{dir}/cpufreq/cpuinfo_max_freq");
+        self.r.line_and_cache(&path);
+        let absent = matches!(self.r.cached(&path), Some(CachedFile::Absent));
+        self.has_frequency = self.has_frequency.or(Some(!absent));
+        (None, self.r.number(&path))
     }
 }
 

@@ -8,7 +8,7 @@
 //! kernel. Several calls may arrive with one interrupt.
 
 use super::interruptions::EntryText;
-use super::stacks::{self, StackForm, StackTable};
+use super::stacks::{self, SenderStacks, StackForm, StackTable};
 use crate::causes::purpose::{
     InterruptPurpose, KernelOperation, ModuleRequest, purpose_of_call_path,
 };
@@ -147,8 +147,7 @@ struct SenderCounts {
     forms: Vec<SenderEventForm>,
     stack_form: Option<StackForm>,
     stacks: StackTable,
-    /// Whether senders are reported with their stacks.
-    report_stacks: bool,
+    report_stacks: SenderStacks,
     request_form: Option<RequestForm>,
     requests: Vec<ModuleLoad>,
     /// When each task first sent something.
@@ -250,7 +249,7 @@ impl SenderCounts {
                 own.iter().map(|at| symbols.containing(*at).unwrap_or("")).collect();
             let known = merged.entry(self.describe(sent, &call_path, symbols, comms)).or_default();
             known.0 += count;
-            if *count > known.1 && self.report_stacks {
+            if *count > known.1 && self.report_stacks == SenderStacks::Reported {
                 (known.1, known.2) = (*count, stack);
             }
         }
@@ -381,7 +380,7 @@ impl<'h> IpiSenders<'h> {
         host: &'h Host,
         to: &CpuSet,
         clock: &str,
-        stacks: bool,
+        stacks: SenderStacks,
     ) -> Result<IpiSenders<'h>, BlindReason> {
         let tracefs = Tracefs::find(host)?;
         let call = tracefs.format(host, "csd", "csd_queue_cpu")?;

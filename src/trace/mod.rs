@@ -83,6 +83,7 @@ use interruptions::TraceContext;
 use ipi_senders::IpiSenders;
 pub use record_window::ReadSpan;
 use recording::RecordingSpool;
+use stacks::SenderStacks;
 use std::collections::HashMap;
 use tasks::{look_up_task, ran_mostly};
 
@@ -160,7 +161,13 @@ impl<'h> TraceRecorder<'h> {
         }
         let context = TraceContext::from_symbols(&symbols);
         let senders = match busy {
-            false => IpiSenders::arm(host, &order.cpus, clock_name(tsc), order.stacks),
+            false => {
+                let stacks = match order.stacks {
+                    true => SenderStacks::Reported,
+                    false => SenderStacks::Omitted,
+                };
+                IpiSenders::arm(host, &order.cpus, clock_name(tsc), stacks)
+            }
             true => Err(BlindReason::CpuBusy),
         };
         let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();

@@ -12,6 +12,16 @@ const STACKS_MAX: usize = 1024;
 /// deep, a module that patches code while it is loaded about fifteen.
 const CALLERS_MAX: usize = 32;
 
+/// Whether senders are reported with their stacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SenderStacks {
+    /// With the functions of the stack.
+    Reported,
+    /// By their names alone.
+    #[default]
+    Omitted,
+}
+
 /// The form of a stack record (`kernel_stack`, kernel/trace/
 /// trace_entries.h, 4.17 to 6.18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

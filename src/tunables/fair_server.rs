@@ -34,7 +34,8 @@ scheduler. cpushield switches off both, because a sched_ext scheduler can be loa
 cpushield does this before the CPUs become a partition, because the kernel checks the write against
 the deadline bandwidth of the CPU's scheduling domain. A CPU outside all domains has no bandwidth to
 return, so the write would fail. Some kernels lose track of that bandwidth when an earlier shield or
-another program rebuilds the domains. They then refuse the write with EBUSY. A reboot or a CPU
+another program rebuilds the domains. They then refuse the write with EBUSY. A retry cannot help,
+because the root domain no longer has the bandwidth that the write would return. A reboot or a CPU
 hotplug cycle (`--on cpu-hotplug-cycle`) fixes that.
 
 Cost: on the shield, a real-time task that never sleeps then starves the ordinary tasks of its CPU,

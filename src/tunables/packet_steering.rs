@@ -83,7 +83,12 @@ impl Tunable for Rps {
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
         let files = default.into_iter().chain(settings(machine, RPS));
-        remove_shield(files, shield, "otherwise packets are passed to the shield").map_or(
+        remove_shield(
+            files,
+            shield,
+            "otherwise the kernel processes received packets on the shield",
+        )
+        .map_or(
             WantedChanges::Nothing(InapplicableReason::NoSteeredPackets),
             WantedChanges::Changes,
         )

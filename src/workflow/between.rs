@@ -8,13 +8,13 @@ use super::machine_survey::survey_machine;
 use super::minimize::{list_forced, list_tunables};
 use super::prepared_matrix::{PreparedMatrix, prepare_matrix};
 use super::run_experiment::{
-    ExperimentResults, check_and_begin, claim_experiment, describe_setup, now_s, run_schedule,
+    ExperimentResults, check_and_begin, claim_experiment, now_s, run_schedule,
 };
 use super::{WorkContext, runs_as_root};
 use crate::boot::{line, loaders};
 use crate::documents::experiment::{
-    Difference, DifferenceRole, DifferenceSubject, ExperimentColumn, ExperimentRow, ListedReason,
-    RowIsolation,
+    Difference, DifferenceRole, DifferenceSubject, ExperimentColumn, ExperimentRow,
+    ExperimentSetup, ListedReason, RowIsolation,
 };
 use crate::documents::machine::Machine;
 use crate::documents::option_search::{
@@ -73,11 +73,11 @@ pub fn dry_run(work: &WorkContext<'_>, request: &BetweenRequest) -> Result<Betwe
     let machine = survey_machine(&work.host, &work.store);
     let search = make_search(&machine, list_kernels(&work.host).as_ref(), request)?;
     Ok(match search.matrix {
-        Err(why) => BetweenDryRun::List(list(work, &machine, search.request, why)),
+        Err(why) => BetweenDryRun::List(list(search.request, why)),
         Ok((matrix, _)) => {
             let PreparedMatrix { matrix, row_cpus } =
                 prepare_matrix(work, &machine, matrix, NAME, request.reboot)?;
-            let cpus = row_cpus.into_iter().next().unwrap_or_default().measured;
+            let cpus = row_cpus.into_iter().next().unwrap_or_default();
             let dry_run = describe_search(&search.request, &matrix, cpus);
             BetweenDryRun::Search(Box::new(dry_run))
         }
@@ -100,7 +100,7 @@ pub fn start(
     let not_root = (!runs_as_root()).then_some(ListedReason::NotRoot);
     let (matrix, text) = match (search.matrix, not_root) {
         (Err(why), _) | (Ok(_), Some(why)) => {
-            let results = list(work, &machine, search.request, why);
+            let results = list(search.request, why);
             write_list(work, &results, output)?;
             return Ok(Some(results));
         }
@@ -126,13 +126,9 @@ fn warn_of_contradictions(work: &WorkContext<'_>, request: &BetweenRequest) {
 }
 
 /// The differences alone.
-fn list(
-    work: &WorkContext<'_>,
-    machine: &Machine,
-    request: SearchRequest,
-    why: ListedReason,
-) -> ExperimentResults {
-    let setup = describe_setup(&work.host, machine, &[]);
+fn list(request: SearchRequest, why: ListedReason) -> ExperimentResults {
+    // The setup is that of this machine, and nothing was measured on it.
+    let setup = ExperimentSetup::default();
     let mut differences = request.differences;
     for difference in differences.iter_mut().filter(|it| it.role == DifferenceRole::Tried) {
         difference.role = DifferenceRole::Settable;
@@ -160,16 +156,18 @@ fn make_search(
     request: &BetweenRequest,
 ) -> Result<BetweenSearch, Failure> {
     let BetweenRequest { good, bad, goal, reboot } = request;
+    // What the bad end missed must be seen again, with its time, its threads and its loads.
+    let Some(measurement) = bad.measurement.as_ref().or(good.measurement.as_ref()) else {
+        return Err(without_measurement(request));
+    };
     let mut found = FoundDifferences::default();
     found.compare_kernels(good, bad, menu, *reboot);
     found.compare_parameters(good, bad, machine, *reboot);
     let other_machine = find_other_machine(machine, &[good, bad]);
-    // What the bad end missed must be seen again, with its time, its threads and its loads.
-    let measurement = bad.measurement.as_ref().or(good.measurement.as_ref());
-    let tunables = match (measurement, &other_machine) {
-        (Some(measurement), None) => found.compare_shields(good, bad, machine, measurement)?,
+    let tunables = match &other_machine {
+        None => found.compare_shields(good, bad, machine, measurement)?,
         // Only a plan for this machine shows which tunables a shield has.
-        _ => found.compare_forced_tunables(good, bad),
+        Some(_) => found.compare_forced_tunables(good, bad),
     };
     found.compare_facts(good, bad);
     let base = ExperimentRow {
@@ -192,14 +190,20 @@ fn make_search(
         fixed: Vec::new(),
         differences: found.differences,
     };
-    let matrix = match (other_machine, measurement, search.options.is_empty()) {
-        (Some(why), ..) => Err(why),
-        (None, None, _) => Err(ListedReason::NoMeasurement),
-        (None, _, true) if search.differences.is_empty() => Err(ListedReason::NoDifference),
-        (None, Some(_), true) => Err(ListedReason::NothingToSet),
-        (None, Some(measurement), false) => Ok(make_matrix(&search, measurement)?),
+    let matrix = match (other_machine, search.options.is_empty()) {
+        (Some(why), _) => Err(why),
+        (None, true) if search.differences.is_empty() => Err(ListedReason::NoDifference),
+        (None, true) => Err(ListedReason::NothingToSet),
+        (None, false) => Ok(make_matrix(&search, measurement)?),
     };
     Ok(BetweenSearch { request: search, matrix })
+}
+
+/// The refusal of two documents that say nothing about a goal.
+fn without_measurement(request: &BetweenRequest) -> Failure {
+    let BetweenRequest { good, bad, .. } = request;
+    Failure::usage(format!("neither {} nor {} has a measurement", good.name, bad.name))
+        .hint("name files that `latency`, `verify`, `experiment` or `report` saved with --json")
 }
 
 /// The kernels of the boot menu; `None` when there is none that can be read.
@@ -492,6 +496,7 @@ fn column_table(column: &ExperimentColumn) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::FailureKind;
     use crate::ui::{OutputFormat, StatusLines, Ui};
 
     /// Compares two ends on a recorded machine with 4 CPUs.
@@ -546,6 +551,17 @@ mod tests {
 
     fn options(request: &SearchRequest) -> Vec<String> {
         request.options.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn two_documents_without_a_measurement_are_refused() {
+        let survey = |name: &str| MeasuredEnd { name: name.to_owned(), ..MeasuredEnd::default() };
+        let (good, bad) = (survey("a.json"), survey("b.json"));
+        let goal = SearchGoal::MaxEntries { count: 0 };
+        let request = BetweenRequest { good, bad, goal, reboot: RebootPermission::Denied };
+        let failure = make_search(&Machine::default(), None, &request).err().unwrap();
+        assert_eq!(failure.kind, FailureKind::Usage);
+        assert_eq!(failure.message, "neither a.json nor b.json has a measurement");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::documents::evidence::VerifyDocument;
 use crate::documents::experiment::{Experiment, ExperimentColumn};
 use crate::documents::latency::LatencyMeasurement;
 use crate::documents::load_done::requested_words;
-use crate::documents::machine::Machine;
+use crate::documents::machine::{Machine, SurveyFinding};
 use crate::documents::plan::{Plan, SkipReason};
 use crate::failure::Failure;
 use crate::latency::ThreadSpec;
@@ -302,7 +302,7 @@ impl MeasuredEnd {
         self.kernel.clone_from(&machine.kernel.release);
         self.cmdline.clone_from(&machine.kernel.cmdline);
         self.processor.clone_from(&machine.topology.model);
-        let firmware: Vec<&str> = machine.firmware.iter().map(|it| it.seen.as_str()).collect();
+        let firmware: Vec<String> = machine.firmware.iter().map(SurveyFinding::describe).collect();
         self.machine.insert("settings".to_owned(), firmware.join("; "));
         self.machine.insert("online".to_owned(), machine.topology.online.to_string());
     }

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Default duration of a measurement.
 const SPAN: Duration = Duration::from_secs(10);
+/// A user who loses the results of a longer run loses much time.
+const LONG: Duration = Duration::from_secs(10 * 60);
 /// A write that takes longer is reported.
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -31,6 +33,17 @@ pub struct MeasurementCheckpoint<'a> {
     /// Whether the user was warned that the file cannot be written.
     warned: Cell<bool>,
     ui: &'a Ui,
+}
+
+/// Mentions `-o` for a long run whose results would otherwise be lost if it is killed.
+pub(super) fn mention_saving(ui: &Ui, span: Duration) {
+    if let Some(note) = saving_note(span) {
+        ui.status(note);
+    }
+}
+
+fn saving_note(span: Duration) -> Option<&'static str> {
+    (span > LONG).then_some("not saved until the end; to save once a minute: -o FILE")
 }
 
 impl<'a> MeasurementCheckpoint<'a> {
@@ -201,4 +214,15 @@ pub fn remaining_span(
             .hint("to measure longer: --for TIME (the total of all parts)"));
     }
     Ok(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_long_run_mentions_how_to_save_it() {
+        assert_eq!(saving_note(Duration::from_secs(10 * 60)), None);
+        assert!(saving_note(Duration::from_secs(60 * 60)).is_some());
+    }
 }

@@ -204,7 +204,9 @@ fn no_cpus(
             )),
         };
     }
-    let failure = Failure::usage("cannot choose the CPUs to measure: no row has a shield");
+    let why = "cannot choose the CPUs to measure, because no row has a shield";
+    let line = find_line(matrix, index);
+    let failure = Failure::usage(format!("{file}:{line}: {why}"));
     let candidates = offer_candidates(machine, matrix);
     let Some(first) = candidates.first() else {
         return failure.hint("name them in the file: cpus = \"3\"");

@@ -18,6 +18,8 @@ use serde::Serialize;
 
 /// The page about the policy file; its man page is made from the same text.
 pub const POLICY: &str = include_str!("../../docs/policy.md");
+/// The example of a matrix of `experiment`, which describes every key.
+const MATRIX: &str = include_str!("../../docs/experiment.toml");
 /// The terms of the documentation, in a table.
 const GLOSSARY: &str = include_str!("../../docs/glossary.md");
 /// Columns of a page at most; wider prose is hard to read.
@@ -42,6 +44,7 @@ pub fn explain(words: &str) -> Result<ExplainPage, Failure> {
 
 /// Words of screens and of other programs, and the page or term that explains them.
 const OTHER_NAMES: &[(&str, &str)] = &[
+    ("matrix", "experiment"),
     ("holds", "verdict"),
     ("leaks", "verdict"),
     ("unknown", "verdict"),
@@ -71,6 +74,7 @@ fn find_page(words: &str) -> Option<ExplainPage> {
     find_named_page(&switches(), name)
         .or_else(|| find_named_page(Cause::ALL, name))
         .or_else(|| (name == "policy").then(explain_policy))
+        .or_else(|| (name == "experiment").then(explain_matrix))
         // Last, the plain names of instruments and loads, if nothing else has the name.
         .or_else(|| find_named_page(INSTRUMENTS, name))
         .or_else(|| find_named_page(KINDS, name))
@@ -146,7 +150,7 @@ pub fn static_names() -> Vec<&'static str> {
     let mut names = [
         registry::names(&switches()),
         registry::names(Cause::ALL),
-        vec!["policy"],
+        vec!["policy", "experiment"],
         registry::names(INSTRUMENTS),
         registry::names(KINDS),
     ]
@@ -204,6 +208,12 @@ fn page_name_of(word: &str) -> &str {
 fn explain_policy() -> ExplainPage {
     let text = POLICY.trim_start_matches("# The policy file\n");
     ExplainPage::new("file", "policy", "the file that describes your shields", text)
+}
+
+fn explain_matrix() -> ExplainPage {
+    let text = format!("An example with every key:\n\n```toml\n{}\n```\n", MATRIX.trim_end());
+    let summary = "the file with the rows and columns of an experiment";
+    ExplainPage::new("file", "experiment", summary, text)
 }
 
 impl ExplainPage {
@@ -398,6 +408,16 @@ mod tests {
         assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1));
         let irq = Cause::Irq.explain().text(80);
         assert!(irq.contains("irq-affinity, isolcpus=managed_irq"), "{irq}");
+    }
+
+    #[test]
+    fn the_page_about_a_matrix_is_an_example_that_parses() {
+        let page = explain("matrix").unwrap();
+        assert_eq!((page.kind, page.name.as_ref()), ("file", "experiment"));
+        let text = page.text(80);
+        let (_, example) = text.split_once("every key:\n").unwrap();
+        let matrix = crate::experiment::Matrix::parse(example, "example").unwrap();
+        assert!(matrix.rows.len() > 2 && matrix.columns.len() > 1, "{matrix:?}");
     }
 
     #[test]

@@ -111,6 +111,9 @@ pub fn measure_latency(
 ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
     let (output, resume) = (request.output.as_deref(), request.resume.as_deref());
     let checkpoint = MeasurementCheckpoint::open(work, output, resume, request.limits)?;
+    if checkpoint.is_none() {
+        checkpoint::mention_saving(work.ui, request.span.unwrap_or_default());
+    }
     let instrument = choose_instrument(request, checkpoint.as_ref())?;
     let threads = thread_specs(request, instrument)?;
     request.load.check()?;

@@ -23,7 +23,6 @@ use crate::plan::plan;
 use crate::quote::quote_names;
 use crate::registry::nearest;
 use crate::tunables::TUNABLES;
-use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 use std::path::{Path, absolute};
 
@@ -95,12 +94,12 @@ pub(super) fn whole_row(search: &SearchRequest) -> ExperimentRow {
     search.row(&(0..search.options.len()).collect())
 }
 
-/// Makes the search of a row. Returns it with the measured CPUs.
+/// Makes the search of a row. Returns it with the CPUs of the row.
 fn make_search(
     work: &WorkContext<'_>,
     machine: &Machine,
     request: &MinimizeRequest,
-) -> Result<(SearchRequest, CpuSet), Failure> {
+) -> Result<(SearchRequest, RowCpus), Failure> {
     let MinimizeRequest { file, goal, reboot, .. } = request;
     let matrix = &file.matrix;
     let index = choose_row(matrix, request.row.as_deref(), *reboot)?;
@@ -108,9 +107,7 @@ fn make_search(
     let base = ExperimentRow { boot: Vec::new(), ..row.clone() };
     let alone = matrix.with_row(index, base.clone());
     let row_cpus = choose_row_cpus(work, machine, &alone, &file.name)?;
-    let Some(RowCpus { shielded, measured }) = row_cpus.into_iter().next() else {
-        return Err(no_row());
-    };
+    let Some(row_cpus) = row_cpus.into_iter().next() else { return Err(no_row()) };
     let words =
         row.boot.iter().map(|word| SearchOption::Parameter { word: word.clone(), given: true });
     let (mut options, mut fixed) = (Vec::new(), Vec::new());
@@ -122,7 +119,7 @@ fn make_search(
         })),
     }
     if row.shield {
-        let wanted = request_for_row(&alone, &base, Some(shielded));
+        let wanted = request_for_row(&alone, &base, Some(row_cpus.shielded.clone()));
         let plan = plan(machine, &wanted)?;
         options.extend(list_tunables(&plan).into_iter().map(tunable_on));
         let planned = BOOKKEEPING.iter().filter(|name| has_steps(&plan, name));
@@ -148,7 +145,7 @@ fn make_search(
     base.tunables.retain(|name, _| !options.contains(&tunable_on(name.clone())));
     let request =
         SearchRequest { kind, goal, base, options, forced, shield_stays, fixed, differences };
-    Ok((request, measured))
+    Ok((request, row_cpus))
 }
 
 /// The row of this name; otherwise the last row that can be measured without permission that was

@@ -293,7 +293,7 @@ pub(super) fn describe_setup(
         hypervisor: machine.virt.hypervisor.clone().or(guest.then(|| "unknown".to_owned())),
         memory_kib: latency::read_memory_kib(host),
         power: read_power(host, machine, &cpus),
-        settings: machine.firmware.iter().map(|finding| finding.seen.clone()).collect(),
+        settings: machine.firmware.iter().map(|finding| finding.describe()).collect(),
     }
 }
 
@@ -632,6 +632,7 @@ mod tests {
         assert!(show(&chosen).contains("CPUs worth trying"), "{}", show(&chosen));
         let bare = format!("[[row]]\nname = \"bare\"\n{COLUMN}");
         let refused = dry_run_on("6.12-rt-4", &bare).unwrap_err();
+        assert!(refused.starts_with("m.toml:1: cannot choose the CPUs to measure"), "{refused}");
         for cpus in offered {
             assert!(refused.contains(&format!("cpus = \"{cpus}\"")), "{refused}");
         }

@@ -1,5 +1,6 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
+use super::checkpoint::mention_saving;
 use super::machine_survey::survey_shielded;
 use super::shield_options::read_policy_limits;
 use super::trace_disturbance::check_disturbance;
@@ -98,6 +99,9 @@ impl<'a> VerifySession<'a> {
         }
         let output = request.output.as_deref();
         let checkpoint = output.map(|path| WatchCheckpoint::open(work, path)).transpose()?;
+        if checkpoint.is_none() {
+            mention_saving(work.ui, request.span);
+        }
         catch_stops()?;
         Ok(VerifySession { work, request, checkpoint, target })
     }

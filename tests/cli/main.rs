@@ -194,6 +194,20 @@ fn calls() -> Vec<Vec<String>> {
     calls
 }
 
+/// The words of a call after the options before its subcommand.
+fn without_globals(mut call: &[String]) -> &[String] {
+    while let Some((option, rest)) = call.split_first().filter(|(word, _)| word.starts_with('-')) {
+        let has_value = ["--root", "--state", "--log"].contains(&option.as_str());
+        call = if has_value { rest.get(1..).unwrap_or_default() } else { rest };
+    }
+    call
+}
+
+fn is_call_of(call: &[String], path: &[&str]) -> bool {
+    let words = without_globals(call).iter().take(path.len());
+    words.map(String::as_str).eq(path.iter().copied())
+}
+
 /// The flags of a subcommand and of those below it that no call has.
 fn unused_flags(command: &clap::Command, path: &[&str], calls: &[Vec<String>]) -> Vec<String> {
     let mut unused = Vec::new();
@@ -201,9 +215,7 @@ fn unused_flags(command: &clap::Command, path: &[&str], calls: &[Vec<String>]) -
         let path = [path, &[sub.get_name()]].concat();
         unused.extend(unused_flags(sub, &path, calls));
     }
-    let is_of = |call: &&Vec<String>| {
-        path.is_empty() || call.windows(path.len()).any(|words| words == path)
-    };
+    let is_of = |call: &&Vec<String>| is_call_of(call, path);
     let own: Vec<&Vec<String>> = calls.iter().filter(is_of).collect();
     for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
         let Some(long) = arg.get_long().map(|long| format!("--{long}")) else { continue };
@@ -226,4 +238,8 @@ fn every_flag_is_in_a_snapshot() {
     // Control: without the calls of `undo`, its flags are unused.
     let others: Vec<_> = calls.into_iter().filter(|call| !call.contains(&"undo".into())).collect();
     assert!(unused_flags(&command, &[], &others).contains(&"undo --forget".to_owned()));
+    // A call of `boot plan` is none of `plan`, and options before the subcommand do not hide it.
+    let call = ["--root", "plan", "boot", "plan", "--count"].map(str::to_owned).to_vec();
+    assert!(is_call_of(&call, &["boot", "plan"]));
+    assert!(!is_call_of(&call, &["plan"]));
 }

@@ -218,18 +218,23 @@ fn files_in(dir: &str, ending: &str) -> Vec<PathBuf> {
 
 #[test]
 fn documents_have_idiomatic_words() {
+    let mut found = Vec::new();
+    for file in documents() {
+        let words = replaced_words(&fs::read_to_string(&file).unwrap()).into_iter();
+        found.extend(words.map(|word| format!("{}: {word}", file.display())));
+    }
+    assert!(found.is_empty(), "words that STYLE.md replaces:\n  {}", found.join("\n  "));
+}
+
+/// The documents for users and for engineers.
+fn documents() -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
         ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"].map(|name| root().join(name)).into();
     for dir in ["docs", "docs/guides", "docs/explanation"] {
         files.extend(files_in(dir, "md"));
     }
     assert!(files.len() > 20, "{files:?}");
-    let mut found = Vec::new();
-    for file in files {
-        let words = replaced_words(&fs::read_to_string(&file).unwrap()).into_iter();
-        found.extend(words.map(|word| format!("{}: {word}", file.display())));
-    }
-    assert!(found.is_empty(), "words that STYLE.md replaces:\n  {}", found.join("\n  "));
+    files
 }
 
 /// The claims and comments of a scenario: a comment, or the text after the first word of a line.
@@ -282,7 +287,7 @@ fn sentences(literal: &str) -> Vec<String> {
         let mut sentence = Vec::new();
         for word in paragraph.split_whitespace() {
             sentence.push(word);
-            if word.ends_with(['.', '?', '!', ';', ':']) {
+            if word.trim_end_matches(['*', '"', ')']).ends_with(['.', '?', '!', ';', ':']) {
                 found.push(sentence.join(" "));
                 sentence.clear();
             }
@@ -295,12 +300,56 @@ fn sentences(literal: &str) -> Vec<String> {
 fn long_sentences(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     for (line, literal) in user_literals(source) {
-        for sentence in sentences(&literal) {
-            let is_word = |word: &&str| word.contains(|c: char| c.is_alphanumeric());
-            let count = sentence.split(' ').filter(is_word).count();
-            if count > SENTENCE_WORDS_MAX {
-                found.push(format!("{}:{line}: {count} words: {sentence}", source.path));
-            }
+        let long = long_sentences_of(&literal).into_iter();
+        found.extend(long.map(|it| format!("{}:{line}: {it}", source.path)));
+    }
+    found
+}
+
+/// The sentences of a text that are too long, each after its number of words.
+fn long_sentences_of(text: &str) -> Vec<String> {
+    let is_word = |word: &&str| word.contains(|c: char| c.is_alphanumeric());
+    let counted = sentences(text).into_iter().map(|sentence| {
+        let count = sentence.split(' ').filter(is_word).count();
+        (count, sentence)
+    });
+    let long = counted.filter(|(count, _)| *count > SENTENCE_WORDS_MAX);
+    long.map(|(count, sentence)| format!("{count} words: {sentence}")).collect()
+}
+
+/// The paragraphs of a help screen in a snapshot. Those of a column begin at the same character.
+fn help_paragraphs(snapshot: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut column = 0;
+    for line in snapshot.lines() {
+        let text = line.strip_prefix(['|', '!']).unwrap_or_default();
+        let start = text.rfind("  ").map_or(0, |gap| gap + 2);
+        let (name, words) = text.split_at(start);
+        let continues = start == column && name.trim().is_empty() && !words.starts_with('-');
+        column = start;
+        match found.last_mut() {
+            Some(last) if continues && !words.is_empty() => *last += &format!(" {words}"),
+            _ => found.push(words.to_owned()),
+        }
+    }
+    found.retain(|paragraph| !paragraph.trim_start().starts_with("Usage:"));
+    found
+}
+
+/// The paragraphs and the list items of a document. Tables, headings and code are left out.
+fn markdown_paragraphs(document: &str) -> Vec<String> {
+    let mut found = vec![String::new()];
+    let mut in_code = false;
+    for line in document.lines().map(str::trim) {
+        let is_fence = line.starts_with("```");
+        in_code ^= is_fence;
+        let is_other = in_code || is_fence || line.is_empty() || line.starts_with(['|', '#', '<']);
+        let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let begins = line.starts_with("- ") || number != line && number.starts_with(". ");
+        match found.last_mut() {
+            _ if is_other => found.push(String::new()),
+            Some(last) if !begins => *last += &format!(" {line}"),
+            _ => found.push(line.to_owned()),
         }
     }
     found
@@ -315,4 +364,38 @@ fn sentences_for_users_are_short() {
     assert_eq!(count(&format!("f(\"{long}\\\n   more\")")), 1);
     assert_eq!(count(&format!("f(\"{long}\nmore\")")), 1);
     assert_eq!(count(&format!("f(\"First; {long}\\n\\nSource: {long}{long}\")")), 0);
+}
+
+#[test]
+fn sentences_of_help_and_documents_are_short() {
+    let help = fs::read_to_string(root().join("tests/cli/help.txt")).unwrap();
+    let mut texts = vec![("help".to_owned(), help_paragraphs(&help))];
+    texts.extend(documents().into_iter().map(|file| {
+        let paragraphs = markdown_paragraphs(&fs::read_to_string(&file).unwrap());
+        (file.display().to_string(), paragraphs)
+    }));
+    let mut found = Vec::new();
+    for (name, paragraphs) in texts {
+        let long = paragraphs.iter().flat_map(|paragraph| long_sentences_of(paragraph));
+        found.extend(long.map(|it| format!("{name}: {it}")));
+    }
+    found.dedup();
+    assert!(found.is_empty(), "sentences that are too long:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn a_help_or_a_document_is_split_where_another_text_begins() {
+    let help = "$ cpushield x -h\n? 0\n| About\n|\n| Options:\n|   -a, --all  First line\n\
+                |              and second\n|       --by   Another\n";
+    let wanted = ["About", "Options:", "First line and second", "Another"];
+    let found: Vec<String> =
+        help_paragraphs(help).into_iter().filter(|it| !it.is_empty()).collect();
+    assert_eq!(found.iter().map(|it| it.trim()).collect::<Vec<_>>(), wanted);
+    let document = "# Head\n\nOne\ntext\n- item\n  goes on\n2. next\n\n```\ncode\n```\n| a | b |\n";
+    let found: Vec<String> =
+        markdown_paragraphs(document).into_iter().filter(|it| !it.is_empty()).collect();
+    assert_eq!(
+        found.iter().map(|it| it.trim()).collect::<Vec<_>>(),
+        ["One text", "- item goes on", "2. next"]
+    );
 }

@@ -8,7 +8,7 @@ type ExitCodes = &'static [ExitCode];
 /// The page, with a note that it is generated.
 pub fn page(note: &str) -> String {
     let mut text = format!("# Exit codes\n\n{note}\n\n");
-    text.push_str("The table of every subcommand that is not listed below:\n\n");
+    text.push_str("The codes in general; below is what they mean for each subcommand:\n\n");
     text.push_str(&table(EXIT_CODES));
     let mut tables: Vec<(Vec<String>, ExitCodes)> = Vec::new();
     for (name, codes) in own_codes(&cpushield::cli::command(), "") {

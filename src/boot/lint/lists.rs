@@ -29,14 +29,28 @@ pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintF
     let faults = setup.faults.iter().cloned();
     let mut found: Vec<LintFinding> =
         faults.map(|fault| LintFinding::NotAccepted { fault, messages: Vec::new() }).collect();
-    if let Some(last) = possible.last() {
-        found.extend(params.iter().filter_map(|param| bad_list(target, param, last)));
-        found.extend(interrupts_without_tick(params, &setup, last));
+    match possible.last() {
+        Some(last) => {
+            found.extend(params.iter().filter_map(|param| bad_list(target, param, last)));
+            found.extend(interrupts_without_tick(params, &setup, last));
+        }
+        // A line that is only planned was made from the CPUs.
+        None if target.running => found.extend(params.iter().filter_map(unchecked_list)),
+        None => {}
     }
     found.extend(params.iter().flat_map(unknown_flags));
     found.extend(without_housekeeping(target, &setup));
     found.extend(nohz_off(params, &setup));
     found
+}
+
+/// A list that cannot be checked, because the possible CPUs are unknown.
+fn unchecked_list(param: &KernelParam) -> Option<LintFinding> {
+    param.value.as_ref()?;
+    let mut names =
+        ["nohz_full", "isolcpus"].into_iter().chain(LISTS.iter().map(|(name, _)| *name));
+    let has_list = names.any(|name| cmdline::same_name(name, &param.name));
+    has_list.then(|| LintFinding::Unchecked { word: to_word(param) })
 }
 
 /// A list that the kernel cannot parse; `isolation_setup` has the valid lists of `nohz_full=` and

@@ -175,6 +175,15 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_not_called_good_where_the_possible_cpus_are_unknown() {
+        let mut machine = machine("quiet nohz_full=1-9 rcu_nocbs isolcpus=2");
+        machine.topology.possible = CpuSet::new();
+        let words = ["nohz_full=1-9", "isolcpus=2"];
+        let wanted = words.map(|word| LintFinding::Unchecked { word: word.to_owned() });
+        assert_eq!(lint(&machine, &[]), wanted);
+    }
+
+    #[test]
     fn two_lists_that_are_in_force_are_no_finding() {
         let mut machine = machine("nohz_full=1-3 isolcpus=domain,managed_irq,2-3");
         machine.kernel.version = Some(KernelVersion::new(5, 14));

@@ -52,6 +52,11 @@ pub enum LintFinding {
         /// The word.
         word: String,
     },
+    /// The list of a parameter could not be checked, because the possible CPUs are unknown.
+    Unchecked {
+        /// The word.
+        word: String,
+    },
     /// Every CPU that the default IRQ affinity names is to have no tick.
     InterruptsWithoutTick {
         /// `irqaffinity=…`.
@@ -265,6 +270,7 @@ impl LintFinding {
             LintFinding::BeyondLast { word, .. }
             | LintFinding::NotAList { word, .. }
             | LintFinding::EmptyList { word }
+            | LintFinding::Unchecked { word }
             | LintFinding::NoValue { word }
             | LintFinding::UnknownFlag { word, .. }
             | LintFinding::UnknownValue { word, .. }
@@ -327,6 +333,9 @@ impl LintFinding {
             }
             LintFinding::NotAList { .. } => "write a CPU list: 2-3,8",
             LintFinding::EmptyList { .. } => "name CPUs after the equals sign, or remove the word",
+            LintFinding::Unchecked { .. } => {
+                "make /sys/devices/system/cpu/possible readable; a recording needs that file too"
+            }
             LintFinding::InterruptsWithoutTick { .. } => {
                 "name housekeeping CPUs in irqaffinity=, or remove it"
             }
@@ -381,6 +390,7 @@ impl LintFinding {
             LintFinding::BeyondLast { .. }
             | LintFinding::NotAList { .. }
             | LintFinding::EmptyList { .. }
+            | LintFinding::Unchecked { .. }
             | LintFinding::InterruptsWithoutTick { .. }
             | LintFinding::CpusNotStarted { .. }
             | LintFinding::NoHousekeeping { .. }
@@ -455,6 +465,9 @@ fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::
             write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
         }
         LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
+        LintFinding::Unchecked { word } => {
+            write!(f, "{word} could not be checked: the CPUs of this machine are unknown")
+        }
         LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
             f,
             "{irqaffinity} sends interrupts only to CPU {cpus} and the boot CPU, but {nohz_full} \

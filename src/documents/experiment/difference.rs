@@ -153,8 +153,6 @@ pub enum ListedReason {
     NoDifference,
     /// Nothing that differs can be set without a reboot.
     NothingToSet,
-    /// The documents do not say what was measured, so it cannot be repeated.
-    NoMeasurement,
 }
 
 impl fmt::Display for ListedReason {
@@ -168,7 +166,6 @@ impl fmt::Display for ListedReason {
             ListedReason::NothingToSet => {
                 f.write_str("none of the differences can be set here without a reboot")
             }
-            ListedReason::NoMeasurement => f.write_str("the documents contain no measurement"),
         }
     }
 }

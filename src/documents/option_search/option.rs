@@ -84,7 +84,7 @@ pub enum SearchOption {
     },
     /// A kernel parameter.
     Parameter {
-        /// The word; `{cpus}` is the list of shielded CPUs.
+        /// The word; `{cpus}` is the list of shielded CPUs. A dry run has the list itself.
         word: String,
         /// Whether the kernel has it with this option; without the option it is the opposite.
         given: bool,

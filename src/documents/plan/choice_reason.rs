@@ -151,8 +151,8 @@ impl fmt::Display for ChoiceReason {
             }
             ChoiceReason::OwnCache { cpus } => write!(
                 f,
-                "{} share an L2 cache with no other CPU, so a program alone there has the whole \
-                 cache.",
+                "{}: no other CPU shares the L2 cache, so other programs cannot evict the \
+                 workload's data from it.",
                 named(cpus)
             ),
             ChoiceReason::BootCpuKept { cpu } => {

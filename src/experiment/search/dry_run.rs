@@ -1,13 +1,18 @@
 //! Describes what a search would do, for `--dry-run`. Pure.
 
 use super::request::SearchRequest;
-use crate::documents::option_search::{DRY_RUN_SCHEMA, SearchDryRun, SearchKind};
-use crate::experiment::Matrix;
-use cpushield_linux::CpuSet;
+use crate::documents::option_search::{
+    DRY_RUN_SCHEMA, FixedOption, SearchDryRun, SearchKind, SearchOption,
+};
+use crate::experiment::matrix::CPUS;
+use crate::experiment::{Matrix, RowCpus};
 
 /// Describes what a search would do on these CPUs.
 #[must_use]
-pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -> SearchDryRun {
+pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: RowCpus) -> SearchDryRun {
+    let list = cpus.shielded.to_string();
+    let fixed = request.fixed.iter().cloned();
+    let fixed = fixed.map(|it| FixedOption { option: fill_cpus(it.option, &list), ..it });
     let test = request.test();
     let columns = request.columns(matrix);
     let one = matrix.span_ns.saturating_add(matrix.warmup_ns);
@@ -28,15 +33,29 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: CpuSet) -
         name: matrix.name.clone(),
         search: request.kind.clone(),
         goal: request.goal,
-        cpus,
-        options: request.options.clone(),
-        fixed: request.fixed.clone(),
+        cpus: cpus.measured,
+        options: request.options.iter().map(|it| fill_cpus(it.clone(), &list)).collect(),
+        fixed: fixed.collect(),
         differences: request.differences.clone(),
         test,
         measurement_ns,
         usual_ns: measurement_ns.saturating_mul(to_u64(measurements)),
         worst_ns: measurement_ns.saturating_mul(to_u64(most * test.measurements_max)),
         reboots_max: if request.has_boots() { most + 1 } else { 0 },
+    }
+}
+
+/// The option with the CPUs in its kernel parameter.
+fn fill_cpus(option: SearchOption, list: &str) -> SearchOption {
+    match option {
+        SearchOption::Parameter { word, given } => {
+            SearchOption::Parameter { word: word.replace(CPUS, list), given }
+        }
+        SearchOption::ParameterValue { word, instead_of } => SearchOption::ParameterValue {
+            word: word.replace(CPUS, list),
+            instead_of: instead_of.replace(CPUS, list),
+        },
+        other => other,
     }
 }
 
@@ -52,4 +71,22 @@ fn bits(mut count: usize) -> usize {
 
 fn to_u64(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dry_run_shows_the_cpus_of_a_kernel_parameter() {
+        let word = "nohz_full={cpus}".to_owned();
+        let shown = |option: SearchOption| fill_cpus(option, "2-3").to_string();
+        let parameter = SearchOption::Parameter { word: word.clone(), given: true };
+        assert_eq!(shown(parameter), "nohz_full=2-3");
+        let instead_of = "nohz_full=1".to_owned();
+        let value = SearchOption::ParameterValue { word, instead_of };
+        assert!(!shown(value).contains('{'));
+        let tunable = SearchOption::Tunable { name: "thp".to_owned(), on: false };
+        assert_eq!(fill_cpus(tunable.clone(), "2-3"), tunable);
+    }
 }

@@ -54,12 +54,17 @@ fn attributed_gaps(
     if explained.count + unexplained.count == 0 {
         return Vec::new();
     }
-    let known = format!(
-        "the trace explains {} of {} gaps ({})",
+    let compared = explained.count + unexplained.count;
+    let mut known = format!(
+        "the trace explains {} of {compared} gaps ({})",
         explained.count,
-        explained.count + unexplained.count,
         span(explained.sum_ns)
     );
+    let all = seen.gaps.as_ref().map_or(0, |gaps| gaps.count);
+    if all > compared {
+        let missing = all - compared;
+        known.push_str(&format!("; {missing} more could not be correlated with the trace"));
+    }
     if unexplained.count == 0 {
         return vec![known];
     }
@@ -83,7 +88,9 @@ fn unexplained_cause(gaps: &GapPart, seen: &CpuEvidence, guest: Option<bool>) ->
     let by_smi = seen.smis.unwrap_or(0).min(gaps.count);
     match (by_smi, guest) {
         (0, Some(true)) => match seen.steal_ns.unwrap_or(0).min(gaps.sum_ns) {
-            0 => "the other gaps come from the hypervisor or its firmware".to_owned(),
+            0 => "no event in the guest's kernel belongs to the other gaps: their likely cause is \
+                  the hypervisor or the host's firmware"
+                .to_owned(),
             ns if ns == gaps.sum_ns => {
                 "the other gaps come from the hypervisor, according to the steal counter".to_owned()
             }
@@ -124,8 +131,8 @@ fn explained_gaps(gaps: &GapStatistics, seen: &CpuEvidence) -> Option<String> {
         rest => {
             let (known, rest) = (span(known), span(rest));
             format!(
-                "the kernel's work explains {known} of the lost time; firmware or the hypervisor \
-                 took {rest}"
+                "the kernel's work explains {known} of the lost time; {rest} is unexplained, for \
+                 example firmware or the hypervisor"
             )
         }
     })
@@ -169,7 +176,13 @@ mod tests {
                 "the firmware caused 1 of the other gaps, according to the SMI counter; the cause \
                  of the rest is unknown",
             ),
-            (None, None, Some(true), "the other gaps come from the hypervisor or its firmware"),
+            (
+                None,
+                None,
+                Some(true),
+                "no event in the guest's kernel belongs to the other gaps: their likely cause is \
+                 the hypervisor or the host's firmware",
+            ),
             (None, None, Some(false), hwlat),
             (
                 None,
@@ -186,9 +199,19 @@ mod tests {
             ),
         ] {
             let seen = CpuEvidence { cpu: 2, smis, steal_ns, ..examples::clean().cpus.remove(0) };
+            let mut seen = seen;
+            seen.gaps = Some(GapStatistics {
+                resolution_ns: 20.0,
+                threshold_ns: 1_000,
+                count: 12,
+                max_ns: 50_000,
+                sum_ns: 200_000,
+                longest_ns: 1_000_000_000,
+                overflow: 3,
+            });
             let expected = [
-                "the trace explains 7 of 9 gaps (90.0 µs); 2 without a trace event (longest 50.0 \
-                 µs, total 80.0 µs)",
+                "the trace explains 7 of 9 gaps (90.0 µs); 3 more could not be correlated with \
+                 the trace; 2 without a trace event (longest 50.0 µs, total 80.0 µs)",
                 cause,
                 "the longest without a trace event: 50.0 µs at 3.00 s, 30.0 µs at 4.00 s",
             ];

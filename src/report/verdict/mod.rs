@@ -319,7 +319,8 @@ CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0
   steal    hypervisor             1    0.10       -  2.50 ms   4.1 µs
   longest uninterrupted stretch: 10.00 s (99.99 %)
   gaps of 1.0 µs or more: 3, longest 41.0 µs, total 9.00 ms (0.09 %)
-  the kernel's work explains 7.50 ms of the lost time; firmware or the hypervisor took 1.50 ms
+  the kernel's work explains 7.50 ms of the lost time; 1.50 ms is unexplained, for example
+      firmware or the hypervisor
   the hypervisor took 30.00 ms
 every witness saw the positive control: 10 function-call IPIs to each CPU with membarrier(2)
     before the span

@@ -17,10 +17,20 @@ pub(super) struct ProcessRights<'a> {
     policy: Option<(SchedPolicy, SchedPolicy)>,
     /// It is on record as one that needs the kernel's threads above it.
     has_need: bool,
-    /// What the record had about the limit, if that was changed.
-    recorded_limit: Option<Option<RaisedLockLimit>>,
+    /// Whether the record of its limit was changed.
+    recorded_limit: LimitRecord,
     /// The raised limit.
     lock_limit: Option<RaisedLockLimit>,
+}
+
+/// The record of the limit on locked memory.
+#[derive(Clone, Copy)]
+enum LimitRecord {
+    Unchanged,
+    /// It was changed; before that, it had this limit, or none.
+    Changed {
+        earlier: Option<RaisedLockLimit>,
+    },
 }
 
 impl<'a> ProcessRights<'a> {
@@ -31,7 +41,8 @@ impl<'a> ProcessRights<'a> {
         process: &'a HeldProcess,
         shield: &'a str,
     ) -> ProcessRights<'a> {
-        let (policy, has_need, recorded_limit, lock_limit) = (None, false, None, None);
+        let (policy, has_need, lock_limit) = (None, false, None);
+        let recorded_limit = LimitRecord::Unchanged;
         ProcessRights { host, store, process, shield, policy, has_need, recorded_limit, lock_limit }
     }
 
@@ -50,7 +61,7 @@ impl<'a> ProcessRights<'a> {
         let earlier = lock_limits::find(&known, self.process.task);
         // Before the limit is raised: after a failure, the record must not name a limit that the
         // process does not have, or an earlier raise would never be taken back.
-        self.recorded_limit = Some(earlier);
+        self.recorded_limit = LimitRecord::Changed { earlier };
         self.record_lock_limit(Some(raised.after(earlier)))?;
         self.check_lives()?;
         // Only if the kernel permits it: another process may have the number and such a limit.
@@ -128,7 +139,7 @@ impl<'a> ProcessRights<'a> {
         if let Some(raised) = self.lock_limit {
             drop(host.restore_lock_limit(task.tid, raised));
         }
-        if let Some(earlier) = self.recorded_limit {
+        if let LimitRecord::Changed { earlier } = self.recorded_limit {
             drop(self.record_lock_limit(earlier));
         }
         if self.has_need {

@@ -69,16 +69,6 @@ pub(super) fn read_advice(source: &AdviceSource<'_>) -> (Vec<SurveyFinding>, Vec
     (findings, unobserved)
 }
 
-/// The first names, and how many more there are.
-fn shorten(names: &[String]) -> String {
-    const NAMES_MAX: usize = 4;
-    let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMES_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,6 +195,20 @@ mod tests {
         for root in [bad, good, empty] {
             fs::remove_dir_all(root).unwrap();
         }
+    }
+
+    #[test]
+    fn a_finding_has_all_devices() {
+        let buses: Vec<String> = (1..=9).map(|n| format!("sys/bus/usb/devices/usb{n}")).collect();
+        let targets = (1..=9).map(|n| format!("->../../../devices/pci0000:00/0000:00:0{n}.0/usb"));
+        let targets: Vec<String> = targets.collect();
+        let links = buses.iter().zip(&targets).map(|(bus, to)| (bus.as_str(), to.as_str()));
+        let root = recorded("devices", &links.collect::<Vec<_>>());
+        let machine = survey(&Host::recorded(&root).unwrap(), &[]);
+        fs::remove_dir_all(root).unwrap();
+        let finding = machine.firmware.iter().find(|finding| finding.name == "unused-usb");
+        let all: Vec<String> = (1..=9).map(|n| format!("0000:00:0{n}.0")).collect();
+        assert_eq!(finding.unwrap().devices, all);
     }
 
     #[test]

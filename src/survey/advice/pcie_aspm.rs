@@ -1,7 +1,7 @@
 //! PCIe links that save power (ASPM): the kernel's policy, and each device's link
 //! (`Documentation/ABI/testing/sysfs-bus-pci`, 6.12; since 5.5).
 
-use super::{AdviceSource, SubjectReading, SurveyFinding, shorten};
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 use crate::survey::reader::SurveyReader;
 
 const POLICY: &str = "/sys/module/pcie_aspm/parameters/policy";
@@ -56,12 +56,11 @@ fn check_links(r: &SurveyReader<'_>) -> Option<SurveyFinding> {
         (!states.is_empty()).then(|| format!("{name} ({})", states.join(", ")))
     });
     let devices: Vec<String> = devices.collect();
-    (!devices.is_empty()).then(|| {
-        SurveyFinding::new(
-            "pcie-link-sleep",
-            format!("the PCIe links of these devices may sleep: {}", shorten(&devices)),
-            "such a device responds later after an idle time; to keep its link awake, write 0 to \
-             the files in /sys/bus/pci/devices/DEVICE/link and measure again",
-        )
-    })
+    let finding = SurveyFinding::new(
+        "pcie-link-sleep",
+        "the PCIe links of these devices may sleep",
+        "such a device responds later after an idle time; to keep its link awake, write 0 to the \
+         files in /sys/bus/pci/devices/DEVICE/link and measure again",
+    );
+    (!devices.is_empty()).then(|| finding.of_devices(devices))
 }

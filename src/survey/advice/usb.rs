@@ -1,7 +1,7 @@
 //! USB controllers that nothing uses: their interrupts, and what the firmware does for them, can be
 //! switched off (`Documentation/ABI/testing/sysfs-bus-usb`, drivers/usb/core/usb.c, 6.12).
 
-use super::{AdviceSource, SubjectReading, SurveyFinding, shorten};
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 use cpushield_linux::Host;
 use std::collections::BTreeMap;
 
@@ -14,15 +14,14 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         return SubjectReading::Unobserved;
     }
     let unused = unused_controllers(host, &source.r.names(DEVICES));
-    SubjectReading::from_finding((!unused.is_empty()).then(|| {
-        SurveyFinding::new(
-            "unused-usb",
-            format!("USB controllers without a device: {}", shorten(&unused)),
-            "if they are not needed, disable them and legacy USB support in the firmware's setup: \
-             to emulate a PS/2 keyboard, the firmware can use system management interrupts, which \
-             stop all CPUs",
-        )
-    }))
+    let finding = SurveyFinding::new(
+        "unused-usb",
+        "USB controllers without a device",
+        "if they are not needed, disable them and legacy USB support in the firmware's setup: to \
+         emulate a PS/2 keyboard, the firmware can use system management interrupts, which stop \
+         all CPUs",
+    );
+    SubjectReading::from_finding((!unused.is_empty()).then(|| finding.of_devices(unused)))
 }
 
 /// The controllers to whose buses only root hubs belong: `0000:00:14.0`. A controller for USB 3 has

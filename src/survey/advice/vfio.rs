@@ -1,6 +1,6 @@
 //! Devices that a guest or a user program drives by VFIO, and their IOMMU groups.
 
-use super::{AdviceSource, SubjectReading, SurveyFinding, shorten};
+use super::{AdviceSource, SubjectReading, SurveyFinding};
 use std::collections::BTreeMap;
 
 const PCI: &str = "/sys/bus/pci";
@@ -30,17 +30,19 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let findings = groups.into_iter().map(|(group, devices)| match group {
         Some(group) => SurveyFinding::new(
             "vfio",
-            format!("VFIO drives {} (IOMMU group {group})", shorten(&devices)),
+            format!("VFIO drives devices of IOMMU group {group}"),
             "one guest or program owns all devices of a group. Their interrupts (vfio-*) wake one \
              of its threads, unless the IOMMU posts them to the guest. The shield moves these \
              interrupts to housekeeping CPUs, from where they still interrupt that thread",
-        ),
+        )
+        .of_devices(devices),
         None => SurveyFinding::new(
             "vfio-no-iommu",
-            format!("VFIO drives {} without an IOMMU", shorten(&devices)),
+            "VFIO drives devices without an IOMMU",
             "the program that uses such a device can write to all memory. Enable the IOMMU in \
              the firmware's setup; on an Intel machine, also boot with intel_iommu=on",
-        ),
+        )
+        .of_devices(devices),
     });
     SubjectReading::Observed(findings.collect())
 }

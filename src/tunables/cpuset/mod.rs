@@ -224,7 +224,7 @@ pub(super) fn complete_survey(machine: &mut Machine, plan: &Plan) {
         && exclusion_method(machine, &plan.shield) == ExclusionMethod::V2
         && has_isolcpus(machine, &plan.shield)
     {
-        let answer = "it refused when the shield was applied".to_owned();
+        let answer = "the kernel refused one when the shield was applied".to_owned();
         machine.cgroup.no_partition = Some(answer);
     }
 }
