@@ -27,8 +27,9 @@
 //!    `own_unit.rs` removes units of a trial or an experiment, and `reachability.rs` tells whether
 //!    a user can log in.
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
-//!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
-//!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
+//!    `cpu_choice.rs`, `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`,
+//!    `by_hand.rs`, `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of
+//!    the menu.
 //!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
 //!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
 //!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
@@ -36,6 +37,7 @@
 
 mod at_every_boot;
 mod by_hand;
+mod cpu_choice;
 pub mod earlier;
 pub mod early;
 mod entry_changes;
