@@ -309,6 +309,14 @@ fn mixed_kernels(message: String, with: &str, without: &str) -> Failure {
         .hint("or use isolcpus= for all of them: --off nohz-full --on isolcpus-domain")
 }
 
+fn undecided_kernel(message: String, with: &str, undecided: &str, parameters: &[&str]) -> Failure {
+    let on: String = parameters.iter().map(|name| format!(" --on {name}")).collect();
+    Failure::usage(message)
+        .hint(format!("choose one kind: --kernels {with}"))
+        .hint(format!("or: --kernels {undecided}"))
+        .hint(format!("or try the parameters on all of them: --trial{on}"))
+}
+
 fn nothing_applies(
     message: String,
     skipped: &[crate::documents::boot::SkippedParameter],
@@ -373,6 +381,9 @@ impl From<crate::boot::BootError> for Failure {
             }
             BootError::NotRunning { .. } => Failure::usage(message).hint("omit --kernels"),
             BootError::MixedKernels { with, without } => mixed_kernels(message, &with, &without),
+            BootError::UndecidedKernel { with, undecided, parameters } => {
+                undecided_kernel(message, &with, &undecided, &parameters)
+            }
             BootError::Conflict { .. } => Failure::machine(message).hint(
                 "nothing was written; change that file (with GRUB, then run update-grub) and retry",
             ),

@@ -99,6 +99,7 @@ fn select_words(
     let (shield, origin, why) = choose_shield(machine, request, planned)?;
     let target = parameter_target(machine, &shield);
     let mut selection = select_parameters(request, origin, &target, planned, machine);
+    planned.check_decided(request, &selection.chosen)?;
     add_requested(
         host,
         &request.shield.parameters,
@@ -174,7 +175,9 @@ impl PlanDraft {
         };
         let found = menu.map_or(&none, |(_, found)| found);
         let described = kernels.describe(&chosen);
-        let mut all_warnings = warnings::collect(found, machine, &described, &targets, &parameters);
+        let kernels_of_menu = (described.as_slice(), kernels.without_options(&targets));
+        let mut all_warnings =
+            warnings::collect(found, machine, kernels_of_menu, &targets, &parameters);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
         let instructions = match menu {

@@ -60,6 +60,62 @@ fn kernels_with_a_cokernel_that_are_installed_later_get_the_parameters() {
     assert_eq!(ours, [RTAI, "4.19.90-xeno-3", "4.19.89-plain"]);
 }
 
+/// A kernel that is known to have a parameter, and one whose configuration is not installed.
+#[test]
+fn words_that_a_chosen_kernel_may_lack_are_written_on_request_only() {
+    let machine = Machine::debian();
+    let unknown = "4.19.177-cip44-rtai-x86";
+    machine.install_with(unknown, "");
+    machine.remove(&format!("boot/config-{unknown}"));
+    machine.update_grub();
+    let refused = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
+    let text = cpushield::failure::Failure::from(refused).to_string();
+    let why = format!(
+        "kernel 6.12.9-rt-amd64 supports nohz-full and rcu-nocbs, but it is unknown whether \
+         kernel {unknown} does"
+    );
+    let hint = "--trial --on nohz-full --on rcu-nocbs";
+    assert!(text.contains(&why) && text.contains(hint), "{text}");
+    let chosen = |glob: &str| {
+        let request = BootRequest { kernels: Some(glob.to_owned()), ..BootRequest::default() };
+        make_plan(&machine.host(), &request).unwrap()
+    };
+    assert_eq!(words(&chosen("*-rt-*")), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
+    assert_eq!(words(&chosen("*rtai*")), ["isolcpus=3"]);
+    let mut request = BootRequest::default();
+    for name in ["nohz-full", "rcu-nocbs"] {
+        request.shield.tunables.insert(name.to_owned(), true);
+    }
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    assert_eq!(written.kernels, ["6.12.9-rt-amd64", unknown]);
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 2);
+}
+
+#[test]
+fn a_cokernel_without_a_configuration_gets_isolcpus_and_a_warning() {
+    let machine = rtai_machine();
+    let unknown = "5.4.259-rtai-amd64";
+    machine.install_with(unknown, "");
+    machine.remove(&format!("boot/config-{unknown}"));
+    machine.update_grub();
+    let request = BootRequest { kernels: Some(unknown.to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["irqaffinity=0-2", "isolcpus=3"]);
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let missing = format!(
+        "the configuration of kernel {unknown} is unknown: there is no /boot/config-{unknown}"
+    );
+    assert!(warnings.contains(&missing), "{warnings:?}");
+    let mut on = request;
+    on.shield.tunables.insert("nohz-full".to_owned(), true);
+    let plan = make_plan(&machine.host(), &on).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=3", "irqaffinity=0-2"]);
+}
+
 #[test]
 fn a_running_cokernel_is_known_by_its_directory_or_its_name() {
     let running = |release: &str, directory: Option<&str>| {
