@@ -33,6 +33,7 @@ mod not_run;
 mod shared_data;
 
 use cpushield::boot::grub::generator;
+use cpushield::boot::grub::later_kernels::LaterKernels;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
 use cpushield::boot::running_lint::nohz_full_difference;
 use cpushield::boot::write::{self, WriteMode};
@@ -96,7 +97,9 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
 #[test]
 fn the_generator_writes_the_same_script_as_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
-    let script = generator::script(&KernelRule::Realtime, &words, &generator::PERMANENT);
+    let (machine, kernels) = (Machine::debian(), ["6.12.9-rt-amd64".to_owned()]);
+    let kernels = LaterKernels::new(&machine.host(), &KernelRule::Realtime, &kernels, &words);
+    let script = generator::script(&kernels, &words, &generator::PERMANENT);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 

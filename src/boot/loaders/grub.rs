@@ -98,7 +98,8 @@ impl BootLoader for GrubLoader {
             EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
             EntryPosition::OverEarlier => (OVER_EARLIER, &generator::TRIAL, &[]),
         };
-        let bytes = generator::script(assignment.rule, assignment.words, name).into_bytes();
+        let kernels = assignment.later_kernels(host);
+        let bytes = generator::script(&kernels, assignment.words, name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let others = others.iter().map(|path| (*path).to_owned());
         let removed = find_own(host, self, others)?;
