@@ -369,8 +369,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
             BootError::FaultyWord(faulty) => {
-                let advice = faulty.fault.advice(&faulty.word);
-                Failure::faulty_word(message, &faulty, advice)
+                Failure::faulty_word(message, &faulty, faulty.advice())
             }
             BootError::NoSuchParameter { name, near } => no_such_parameter(message, &name, &near),
             BootError::Never { name, .. } => {

@@ -4,6 +4,7 @@
 
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
+use super::loaders::find_word_purpose;
 use super::parameters::{
     KERNEL_NAMES, KernelParameter, ParameterOffer, ParameterSupport, unknown_value, with_keyword,
 };
@@ -100,6 +101,12 @@ fn find_fault(
 ) -> Option<WordFault> {
     if !line::is_plain(word) {
         return Some(WordFault::NotPlain);
+    }
+    if let Some(purpose) = find_word_purpose(word) {
+        return Some(WordFault::MarksEntry { purpose });
+    }
+    if line::name_of(word).ends_with('.') {
+        return Some(WordFault::NoParameterName);
     }
     // Without a list, `nohz_full` is a word of a patch series (`find_unreleased`).
     if lint::lacks_value(word) && !cmdline::same_name(word, "nohz_full") {
