@@ -101,5 +101,7 @@ fn lint_finds_in_every_form_of_isolcpus_what_the_guests_reported_and_nothing_els
         let asks = boot.nohz_full != CpuSet::new();
         let differs = found.iter().any(|it| matches!(it, LintFinding::NotInForce { .. }));
         assert_eq!(differs, asks, "{place}: {found:#?}");
+        let observed = found.iter().any(|it| matches!(it, LintFinding::NotRequested { .. }));
+        assert_eq!(observed, !asks, "{place}: {found:#?}");
     }
 }

@@ -35,7 +35,6 @@ mod shared_data;
 use cpushield::boot::grub::generator;
 use cpushield::boot::grub::later_kernels::LaterKernels;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
-use cpushield::boot::running_lint::nohz_full_difference;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
 use cpushield::policy::ShieldRequest;
@@ -344,25 +343,6 @@ fn foreign_or_unparsable_files_are_left_alone() {
     let error = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
     let line = cfg.lines().count() + 1;
     assert!(error.to_string().contains(&format!("line {line}: ")), "{error}");
-}
-
-#[test]
-fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel() {
-    let machine = Machine::debian();
-    machine.write("proc/cmdline", "ro nohz_full=1-3\n");
-    let difference = || nohz_full_difference(&machine.host()).map(|it| it.to_string());
-    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
-    assert_eq!(difference(), None);
-    machine.write("sys/devices/system/cpu/nohz_full", "1-2\n");
-    let differs =
-        "nohz_full=1-3 requests CPU 1-3, but /sys/devices/system/cpu/nohz_full has CPU 1-2";
-    assert_eq!(difference().as_deref(), Some(differs));
-    let message = "NO_HZ: Clearing 3 from nohz_full range for timekeeping";
-    machine.write("dev/kmsg", &format!("4,1,0,-;{message}\n"));
-    assert_eq!(difference(), Some(format!("{differs}; the kernel reported: {message}")));
-    // CPUs that a partition would have added are a difference too.
-    machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
-    assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
 }
 
 #[test]

@@ -51,6 +51,12 @@ pub const PARAMETERS: &[&KernelParameter] = &[
     &power::MITIGATIONS,
 ];
 
+/// Whether the kernel's document has a parameter of this name.
+#[must_use]
+pub fn names_kernel_parameter(name: &str) -> bool {
+    KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name))
+}
+
 /// The parameters of the catalogue that have this name on the command line: the flags of
 /// `isolcpus=` share one.
 pub fn with_keyword(name: &str) -> impl Iterator<Item = &'static KernelParameter> {
