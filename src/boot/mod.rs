@@ -35,6 +35,7 @@
 //!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
 //!    `at_every_boot.rs` asks the latter.
 
+mod assigned_words;
 mod at_every_boot;
 mod by_hand;
 mod cpu_choice;

@@ -201,7 +201,7 @@ impl PlanDraft {
             skipped,
             next: found.next_boot(),
             warnings: all_warnings,
-            foreign: foreign_words::find(host),
+            foreign: foreign_words::find(host, &names_of(&parameters)),
             rule: kernels.rule,
             instructions,
             kernels: described,
@@ -229,6 +229,11 @@ fn list_changes(
     parameters: &[WantedParameter],
 ) -> Vec<EntryChange> {
     menu.map_or_else(Vec::new, |(loader, found)| find_changes(*loader, found, versions, parameters))
+}
+
+/// The names on the command line of planned parameters.
+fn names_of(parameters: &[WantedParameter]) -> Vec<&str> {
+    parameters.iter().map(|wanted| line::name_of(&wanted.word)).collect()
 }
 
 /// Plans exactly these words for one kernel, by default the running one: parameters that the user
@@ -300,7 +305,7 @@ pub fn for_words(
         rule: KernelRule::Matching { glob: version },
         next: found.next_boot(),
         warnings: found.warnings.iter().cloned().chain(faults).collect(),
-        foreign: foreign_words::find(host),
+        foreign: foreign_words::find(host, &names_of(&parameters)),
         instructions: match menu {
             Some(_) => Vec::new(),
             None => by_hand::steps(host, Some(&booted), arch, (&parameters, &[]), None),
