@@ -317,6 +317,14 @@ fn mixed_kernels(message: String, with: &str, without: &str) -> Failure {
         .hint("or use isolcpus= for all of them: --off nohz-full --on isolcpus-domain")
 }
 
+fn undecided_kernel(message: String, with: &str, undecided: &str, parameters: &[&str]) -> Failure {
+    let on: String = parameters.iter().map(|name| format!(" --on {name}")).collect();
+    Failure::usage(message)
+        .hint(format!("choose one kind: --kernels {with}"))
+        .hint(format!("or: --kernels {undecided}"))
+        .hint(format!("or try the parameters on all of them: --trial{on}"))
+}
+
 fn nothing_applies(
     message: String,
     skipped: &[crate::documents::boot::SkippedParameter],
@@ -369,8 +377,7 @@ impl From<crate::boot::BootError> for Failure {
                 Failure::usage(message).hint("use a pattern such as *-rt-* or 6.12.*")
             }
             BootError::FaultyWord(faulty) => {
-                let advice = faulty.fault.advice(&faulty.word);
-                Failure::faulty_word(message, &faulty, advice)
+                Failure::faulty_word(message, &faulty, faulty.advice())
             }
             BootError::NoSuchParameter { name, near } => no_such_parameter(message, &name, &near),
             BootError::Never { name, .. } => {
@@ -381,6 +388,9 @@ impl From<crate::boot::BootError> for Failure {
             }
             BootError::NotRunning { .. } => Failure::usage(message).hint("omit --kernels"),
             BootError::MixedKernels { with, without } => mixed_kernels(message, &with, &without),
+            BootError::UndecidedKernel { with, undecided, parameters } => {
+                undecided_kernel(message, &with, &undecided, &parameters)
+            }
             BootError::Conflict { .. } => Failure::machine(message).hint(
                 "nothing was written; change that file (with GRUB, then run update-grub) and retry",
             ),

@@ -608,6 +608,22 @@ workload = "vm"
                 "p.toml:2: unknown variant `of`, expected one of `idle`, `offline`, `use`, `share`",
             ),
             ("[shields.a]\n", "p.toml:1: unknown field `shields`, expected `shield`"),
+            (
+                "[boot]\nparameters = [\"nohlt\"]\n",
+                "p.toml:1: unknown field `boot`, expected `shield`; it belongs in [shield.NAME]",
+            ),
+            (
+                "\ncpus = \"3\"\n[shield.a]\n",
+                "p.toml:2: unknown field `cpus`, expected `shield`; it belongs in [shield.NAME]",
+            ),
+            (
+                "boot = [\"nohlt\"]\n",
+                "p.toml:1: unknown field `boot`, expected `shield`; it belongs in [shield.NAME]",
+            ),
+            (
+                "parameters = [\"nohlt\"]\n",
+                "p.toml:1: unknown field `parameters`, expected `shield`; it belongs in [shield.",
+            ),
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
             ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": \"\" names no CPU"),
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),

@@ -69,6 +69,15 @@ pub enum BootError {
         /// A kernel that does not have it.
         without: String,
     },
+    /// It is unknown whether one of the chosen kernels has parameters that another one has.
+    UndecidedKernel {
+        /// A kernel that has one of them.
+        with: String,
+        /// The other kernel.
+        undecided: String,
+        /// The names of the parameters, for `--on`.
+        parameters: Vec<&'static str>,
+    },
     /// The parameters contradict those that a kernel already has.
     Conflict {
         /// The kernel.
@@ -235,6 +244,9 @@ impl fmt::Display for BootError {
             ),
             BootError::NotRunning { asked, running } => write_not_running(f, asked, running),
             BootError::MixedKernels { with, without } => write_mixed(f, with, without),
+            BootError::UndecidedKernel { with, undecided, parameters } => {
+                write_undecided(f, with, undecided, parameters)
+            }
             BootError::Conflict { version, place, why } => {
                 write!(f, "kernel {version}: {why}\n  file:  {place}")
             }
@@ -253,13 +265,7 @@ impl fmt::Display for BootError {
             BootError::Active { words } => {
                 write!(f, "other boot parameters are already written: {}", words.join(" "))
             }
-            BootError::TrialPending { words } => {
-                write!(
-                    f,
-                    "a trial of boot parameters has not been concluded yet: {}",
-                    words.join(" ")
-                )
-            }
+            BootError::TrialPending { words } => write!(f, "{TRIAL_PENDING}: {}", words.join(" ")),
             BootError::TrialOfPart { words, written } => write_part(f, words, written),
             BootError::Unfinished => {
                 f.write_str("an earlier `boot apply` or `boot undo` was interrupted")
@@ -307,6 +313,7 @@ impl WrittenFiles {
 
 const BOOT_CPU: &str =
     "cannot be prepared at boot: CPU 0 starts the others and keeps time for them";
+const TRIAL_PENDING: &str = "a trial of boot parameters has not been concluded yet";
 const NOT_PLAIN: &str = "is empty or has characters that are special to a boot loader";
 
 fn write_not_running(f: &mut fmt::Formatter<'_>, asked: &str, running: &str) -> fmt::Result {
@@ -341,6 +348,19 @@ fn write_mixed(f: &mut fmt::Formatter<'_>, with: &str, without: &str) -> fmt::Re
         f,
         "kernel {with} supports nohz_full= but kernel {without} does not: they cannot get the same \
          parameters"
+    )
+}
+
+fn write_undecided(
+    f: &mut fmt::Formatter<'_>,
+    with: &str,
+    undecided: &str,
+    parameters: &[&str],
+) -> fmt::Result {
+    write!(
+        f,
+        "kernel {with} supports {}, but it is unknown whether kernel {undecided} does",
+        parameters.join(" and ")
     )
 }
 

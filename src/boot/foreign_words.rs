@@ -2,6 +2,7 @@
 //! in the command line for new entries and images, and in the file of tuned. This program writes
 //! none of them. Only reads.
 
+use super::assigned_words::{self, AssignedWord};
 use super::line;
 use super::loaders::locate_grub;
 use super::parameters::PARAMETERS;
@@ -32,8 +33,9 @@ const TUNED: &str = "/etc/tuned/bootcmdline";
 /// Entries of the Boot Loader Specification, which have their own command line.
 const ENTRIES: &str = "/boot/loader/entries";
 
-/// The words of [`PARAMETERS`] in these files, in the order of the files.
-pub(super) fn find(host: &Host) -> Vec<ForeignWord> {
+/// The words of [`PARAMETERS`] in these files, and others with one of the names, in the order of
+/// the files.
+pub(super) fn find(host: &Host, named: &[&str]) -> Vec<ForeignWord> {
     let mut found = Vec::new();
     if let Some((dir, program)) = locate_grub(host) {
         let mut names = host.list(GRUB_DIR).unwrap_or_default();
@@ -43,12 +45,20 @@ pub(super) fn find(host: &Host) -> Vec<ForeignWord> {
         let has_entries = program == "grub2-mkconfig" && host.exists(ENTRIES);
         for path in [GRUB.to_owned()].into_iter().chain(parts) {
             let text = host.read(&path).unwrap_or_default();
-            found.extend(words(&path, &text, "GRUB_CMDLINE_LINUX", |word| match has_entries {
-                true => WordRemoval::Entries {
-                    command: format!("grubby --update-kernel=ALL --remove-args={word}"),
+            found.extend(words(
+                &path,
+                &text,
+                "GRUB_CMDLINE_LINUX",
+                named,
+                |word| match has_entries {
+                    true => WordRemoval::Entries {
+                        command: format!("grubby --update-kernel=ALL --remove-args={word}"),
+                    },
+                    false => {
+                        WordRemoval::Generator { command: format!("{program} -o {dir}/grub.cfg") }
+                    }
                 },
-                false => WordRemoval::Generator { command: format!("{program} -o {dir}/grub.cfg") },
-            }));
+            ));
         }
     }
     let mut parts = host.list(CMDLINE_DIR).unwrap_or_default();
@@ -58,7 +68,7 @@ pub(super) fn find(host: &Host) -> Vec<ForeignWord> {
     for path in [CMDLINE.to_owned()].into_iter().chain(parts) {
         let text = host.read(&path).unwrap_or_default();
         for (index, line) in text.lines().enumerate().filter(|(_, it)| !it.starts_with('#')) {
-            found.extend(known(line).map(|word| ForeignWord {
+            found.extend(known(line, named).map(|word| ForeignWord {
                 word,
                 path: path.clone(),
                 line: index + 1,
@@ -68,7 +78,7 @@ pub(super) fn find(host: &Host) -> Vec<ForeignWord> {
         }
     }
     let text = host.read(TUNED).unwrap_or_default();
-    found.extend(words(TUNED, &text, "TUNED_BOOT_CMDLINE", |_| WordRemoval::TunedProfile));
+    found.extend(words(TUNED, &text, "TUNED_BOOT_CMDLINE", named, |_| WordRemoval::TunedProfile));
     found
 }
 
@@ -84,11 +94,13 @@ fn new_entries(host: &Host) -> WordRemoval {
     }
 }
 
-/// The words of [`PARAMETERS`] on a command line.
-fn known(line: &str) -> impl Iterator<Item = String> {
+/// The words of [`PARAMETERS`] on a command line, and others with one of the names.
+fn known(line: &str, named: &[&str]) -> impl Iterator<Item = String> {
     let params = cmdline::parse(line).into_iter();
-    let known = params
-        .filter(|param| PARAMETERS.iter().any(|it| cmdline::same_name(it.keyword, &param.name)));
+    let known = params.filter(|param| {
+        let is_same = |name: &str| cmdline::same_name(name, &param.name);
+        PARAMETERS.iter().any(|it| is_same(it.keyword)) || named.iter().any(|name| is_same(name))
+    });
     known.map(|param| line::to_word(&param))
 }
 
@@ -97,31 +109,18 @@ fn words(
     path: &str,
     text: &str,
     prefix: &str,
+    named: &[&str],
     removal: impl Fn(&str) -> WordRemoval,
 ) -> Vec<ForeignWord> {
     let mut found = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim_start();
-        let assigned = line.strip_prefix("export ").unwrap_or(line).split_once('=');
-        let Some((variable, value)) = assigned.filter(|(name, _)| name.starts_with(prefix)) else {
-            continue;
-        };
-        for word in known(unquoted(value)) {
-            let removal = removal(&word);
-            let (path, variable) = (path.to_owned(), variable.trim_end_matches('+').to_owned());
-            let variable = Some(variable);
-            found.push(ForeignWord { word, path, line: index + 1, variable, removal });
-        }
+    for AssignedWord { variable, word, line } in assigned_words::find(text, prefix) {
+        found.extend(known(&word, named).map(|word| ForeignWord {
+            removal: removal(&word),
+            word,
+            path: path.to_owned(),
+            line,
+            variable: Some(variable.clone()),
+        }));
     }
     found
-}
-
-/// The text in the quotes of a shell assignment, or all of it without quotes.
-fn unquoted(value: &str) -> &str {
-    let value = value.trim();
-    let quote = value.chars().next().filter(|quote| ['"', '\''].contains(quote));
-    match quote.and_then(|quote| value[1..].split_once(quote)) {
-        Some((inner, _)) => inner,
-        None => value,
-    }
 }

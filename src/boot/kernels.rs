@@ -40,6 +40,11 @@ impl RealtimeBuild {
 }
 
 impl KernelBuild {
+    /// Whether its options are unknown.
+    fn lacks_options(&self) -> bool {
+        self.options.is_empty()
+    }
+
     /// Whether it is a real-time kernel; `None` when unknown.
     pub(super) fn is_realtime(&self) -> Option<bool> {
         match self.realtime {
@@ -174,6 +179,20 @@ impl<'a> SelectedKernels<'a> {
         };
         let (options, release) = (&build.options, Some(build.release.as_str()));
         parameter.support(&KernelFacts { options, arch: self.arch, release })
+    }
+
+    /// Whether the release of a kernel names a co-kernel.
+    pub(super) fn names_cokernel(&self, entry: &LoaderEntry) -> bool {
+        let build = self.builds.get(&entry.version);
+        build.is_some_and(|build| named_cokernel(&build.release).is_some())
+    }
+
+    /// The versions of the chosen kernels whose options are unknown.
+    pub(super) fn without_options(&self, targets: &[&LoaderEntry]) -> Vec<String> {
+        let unknown = targets
+            .iter()
+            .filter(|it| self.builds.get(&it.version).is_none_or(KernelBuild::lacks_options));
+        unknown.map(|entry| entry.version.clone()).collect()
     }
 
     /// Whether one of the chosen kernels has a parameter; undecided when no kernel is known to have

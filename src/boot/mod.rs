@@ -27,15 +27,18 @@
 //!    `own_unit.rs` removes units of a trial or an experiment, and `reachability.rs` tells whether
 //!    a user can log in.
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
-//!    `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`, `by_hand.rs`,
-//!    `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of the menu.
+//!    `cpu_choice.rs`, `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`,
+//!    `by_hand.rs`, `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of
+//!    the menu.
 //!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
 //!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
 //!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
 //!    `at_every_boot.rs` asks the latter.
 
+mod assigned_words;
 mod at_every_boot;
 mod by_hand;
+mod cpu_choice;
 pub mod earlier;
 pub mod early;
 mod entry_changes;
@@ -80,7 +83,8 @@ pub use crate::documents::boot::*;
 pub use at_every_boot::read_at_every_boot;
 pub use error::BootError;
 pub use journal::{JOURNAL, read_journal};
+pub use parameters::names_kernel_parameter;
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};
 pub use request::{MeasuredRow, UnknownWords};
-pub use requested_words::{find_word_fault, names_kernel_parameter, offered_names};
+pub use requested_words::{find_word_fault, offered_names};
 pub use row_words::{RowWords, check_row_kernel, check_row_words};

@@ -3,6 +3,7 @@
 //! nothing itself.
 
 use super::by_hand;
+use super::cpu_choice::{choose_shield, trial_cpus};
 use super::entry_changes::{find_changes, find_spared};
 use super::error::BootError;
 use super::foreign_words;
@@ -26,8 +27,8 @@ use crate::documents::boot::{
 };
 use crate::documents::{machine::Machine, plan::Shield};
 use crate::glob;
-use crate::plan::{PlanRefusal, choose};
-use crate::policy::{ShieldRequest, is_shield_name};
+use crate::plan::PlanRefusal;
+use crate::policy::is_shield_name;
 use crate::registry::nearest;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
@@ -97,6 +98,7 @@ fn select_words(
     let (shield, origin, why) = choose_shield(machine, request, planned)?;
     let target = parameter_target(machine, &shield);
     let mut selection = select_parameters(request, origin, &target, planned, machine);
+    planned.check_decided(request, &selection.chosen)?;
     add_requested(
         host,
         &request.shield.parameters,
@@ -172,7 +174,9 @@ impl PlanDraft {
         };
         let found = menu.map_or(&none, |(_, found)| found);
         let described = kernels.describe(&chosen);
-        let mut all_warnings = warnings::collect(found, machine, &described, &targets, &parameters);
+        let kernels_of_menu = (described.as_slice(), kernels.without_options(&targets));
+        let mut all_warnings =
+            warnings::collect(found, machine, kernels_of_menu, &targets, &parameters);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
         let instructions = match menu {
@@ -196,7 +200,7 @@ impl PlanDraft {
             skipped,
             next: found.next_boot(),
             warnings: all_warnings,
-            foreign: foreign_words::find(host),
+            foreign: foreign_words::find(host, &names_of(&parameters)),
             rule: kernels.rule,
             instructions,
             kernels: described,
@@ -224,6 +228,11 @@ fn list_changes(
     parameters: &[WantedParameter],
 ) -> Vec<EntryChange> {
     menu.map_or_else(Vec::new, |(loader, found)| find_changes(*loader, found, versions, parameters))
+}
+
+/// The names on the command line of planned parameters.
+fn names_of(parameters: &[WantedParameter]) -> Vec<&str> {
+    parameters.iter().map(|wanted| line::name_of(&wanted.word)).collect()
 }
 
 /// Plans exactly these words for one kernel, by default the running one: parameters that the user
@@ -295,7 +304,7 @@ pub fn for_words(
         rule: KernelRule::Matching { glob: version },
         next: found.next_boot(),
         warnings: found.warnings.iter().cloned().chain(faults).collect(),
-        foreign: foreign_words::find(host),
+        foreign: foreign_words::find(host, &names_of(&parameters)),
         instructions: match menu {
             Some(_) => Vec::new(),
             None => by_hand::steps(host, Some(&booted), arch, (&parameters, &[]), None),
@@ -354,15 +363,6 @@ pub fn for_row(
     draft.complete(host, machine, menu, kernels, None)
 }
 
-/// The CPUs that a trial shields: all that the user named. When the tool chose them, one is
-/// enough: a shield on all of them would leave almost no CPU to the starting services.
-fn trial_cpus(target: &ParameterTarget, origin: CpuOrigin) -> CpuSet {
-    match origin {
-        CpuOrigin::Requested | CpuOrigin::IsolatedCore => target.cpus.clone(),
-        CpuOrigin::Shieldable => target.cpus.last().into_iter().collect(),
-    }
-}
-
 fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootError {
     let known = entries.iter().map(|entry| entry.version.clone()).collect();
     let asked = request.kernels.clone().unwrap_or_else(|| "a real-time kernel".to_owned());
@@ -406,55 +406,9 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
     }
 }
 
-/// The CPUs that the user requested; else one core where `isolcpus=` takes it away, or every CPU
-/// that could ever be shielded. Also returns which of these, and why.
-fn choose_shield(
-    machine: &Machine,
-    request: &BootRequest,
-    kernels: &PlannedKernels<'_>,
-) -> Result<(Shield, CpuOrigin, Vec<BootReason>), BootError> {
-    let isolate = kernels.isolate(request, machine);
-    let request = &request.shield;
-    let requested = request.cpus.is_some()
-        || request.count.is_some()
-        || request.near.is_some()
-        || request.node.is_some();
-    let (shield, origin, why) = if requested {
-        let choice = choose(machine, request)?;
-        let why = choice.why.into_iter().map(BootReason::Choice).collect();
-        (choice.shield, CpuOrigin::Requested, why)
-    } else if isolate {
-        let shield = choose(machine, request)?.shield;
-        let why = BootReason::IsolatedCore { cpus: shield.cpus.clone() };
-        (shield, CpuOrigin::IsolatedCore, vec![why])
-    } else {
-        let shield = largest_shield(machine, request)?;
-        let why = BootReason::EveryShieldableCpu { cpus: shield.cpus.clone() };
-        (shield, CpuOrigin::Shieldable, vec![why])
-    };
-    if shield.cpus.contains(0) {
-        return Err(BootError::BootCpu { cpus: shield.cpus });
-    }
-    Ok((shield, origin, why))
-}
-
 fn parameter_target(machine: &Machine, shield: &Shield) -> ParameterTarget {
     let all = machine.topology.possible.union(&machine.topology.online);
     ParameterTarget { cpus: shield.cpus.clone(), rest: all.difference(&shield.cpus) }
-}
-
-fn largest_shield(machine: &Machine, request: &ShieldRequest) -> Result<Shield, PlanRefusal> {
-    let online = machine.topology.online.len();
-    let mut request = ShieldRequest { count: Some(online), share: None, ..request.clone() };
-    let mut choice = choose(machine, &request);
-    use PlanRefusal::{HeldByCpusets, TooMany};
-    if let Err(TooMany { possible, .. } | HeldByCpusets { possible, .. }) = choice
-        && possible > 0
-    {
-        request.count = Some(possible);
-        choice = choose(machine, &request);
-    }
-    choice.map(|choice| choice.shield)
 }
 
 /// Chooses the kernels: the requested ones; else the real-time kernels when there are any; else

@@ -206,6 +206,7 @@ pub(super) fn defeats(finding: &LintFinding) -> bool {
         | LintFinding::Misspelled { .. }
         | LintFinding::UnknownToKernel { .. }
         | LintFinding::NotMainline { .. }
+        | LintFinding::NotRequested { .. }
         | LintFinding::NotInForce { .. } => false,
     }
 }

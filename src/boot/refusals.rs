@@ -45,8 +45,18 @@ fn refuses(line: &str, word: &str) -> bool {
     });
     let disabled = ["nohz_full", "isolcpus"].iter().any(|it| cmdline::same_name(it, name))
         && NO_SUBSET.iter().all(|part| line.to_ascii_lowercase().contains(part));
+    known || disabled || words_of(line).any(|it| it == word)
+}
+
+/// The words that the kernel's log lists as unknown.
+pub(super) fn unknown_words(log: &[String]) -> impl Iterator<Item = &str> {
+    log.iter().flat_map(|line| words_of(line))
+}
+
+/// The words in a message about unknown parameters.
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
     let unknown = line.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once('"'));
-    known || disabled || unknown.is_some_and(|(words, _)| words.split(' ').any(|it| it == word))
+    unknown.into_iter().flat_map(|(words, _)| words.split(' '))
 }
 
 /// The name of the parameter that a word sets.

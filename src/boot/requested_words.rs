@@ -4,8 +4,10 @@
 
 use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
+use super::loaders::find_word_purpose;
 use super::parameters::{
-    KERNEL_NAMES, KernelParameter, ParameterOffer, ParameterSupport, unknown_value, with_keyword,
+    KERNEL_NAMES, KernelParameter, ParameterOffer, ParameterSupport, names_kernel_parameter,
+    unknown_value, with_keyword,
 };
 use super::request::UnknownWords;
 use super::{line, lint};
@@ -101,6 +103,12 @@ fn find_fault(
     if !line::is_plain(word) {
         return Some(WordFault::NotPlain);
     }
+    if let Some(purpose) = find_word_purpose(word) {
+        return Some(WordFault::MarksEntry { purpose });
+    }
+    if line::name_of(word).ends_with('.') {
+        return Some(WordFault::NoParameterName);
+    }
     // Without a list, `nohz_full` is a word of a patch series (`find_unreleased`).
     if lint::lacks_value(word) && !cmdline::same_name(word, "nohz_full") {
         return Some(WordFault::NoValue);
@@ -136,12 +144,6 @@ pub fn offered_names(keyword: &str) -> Vec<&'static str> {
     let offered = with_keyword(keyword);
     let offered = offered.filter(|it| !matches!(it.offer, ParameterOffer::Never(_)));
     offered.map(|it| it.name).collect()
-}
-
-/// Whether the kernel's document has a parameter of this name.
-#[must_use]
-pub fn names_kernel_parameter(name: &str) -> bool {
-    KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name))
 }
 
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.

@@ -1,6 +1,6 @@
 //! Lints the command line of the running kernel, with the messages of its log. Only reads.
 
-use super::lint::lint;
+use super::lint::{lint, may_be_reported};
 use crate::documents::boot::{EffectSource, LintFinding};
 use crate::documents::machine::Machine;
 use crate::survey::survey_isolation;
@@ -11,7 +11,7 @@ use cpushield_linux::Host;
 #[must_use]
 pub fn lint_running(host: &Host, machine: &Machine) -> Vec<LintFinding> {
     let found = lint(machine, &[]);
-    if !found.iter().any(|finding| finding.messages().is_some()) {
+    if !may_be_reported(machine, &found) {
         return found;
     }
     lint(machine, &host.kernel_log().unwrap_or_default())
@@ -23,7 +23,14 @@ pub fn lint_running(host: &Host, machine: &Machine) -> Vec<LintFinding> {
 #[must_use]
 pub fn nohz_full_difference(host: &Host) -> Option<LintFinding> {
     let of_tick = |finding: &LintFinding| {
-        matches!(finding, LintFinding::NotInForce { source: EffectSource::NohzFull, .. })
+        matches!(
+            finding,
+            LintFinding::NotInForce { source: EffectSource::NohzFull, .. }
+                | LintFinding::NotRequested { source: EffectSource::NohzFull, .. }
+        )
     };
-    lint_running(host, &survey_isolation(host)).into_iter().find(of_tick)
+    let machine = survey_isolation(host);
+    // Most often there is no difference, and then the log is not read.
+    lint(&machine, &[]).into_iter().find(of_tick)?;
+    lint_running(host, &machine).into_iter().find(of_tick)
 }

@@ -13,6 +13,7 @@ use super::request::{BootRequest, CpuOrigin};
 use super::running_kernel;
 use crate::documents::boot::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
 use crate::documents::machine::Machine;
+use crate::survey::named_cokernel;
 use cpushield_linux::CpuSet;
 
 /// The kernels that a plan is for.
@@ -65,10 +66,66 @@ impl PlannedKernels<'_> {
         }
     }
 
-    /// Whether none of these kernels has `nohz_full=`, so that `isolcpus=` takes its place.
-    fn lack_nohz_full(&self, machine: &Machine) -> bool {
-        let nohz_full = named("nohz-full").map(|it| self.support(it, machine));
-        matches!(nohz_full, Some(ParameterSupport::Missing(_)))
+    /// Checks that it is known of all these kernels whether they have the parameters, except those
+    /// that the request names.
+    ///
+    /// # Errors
+    /// One of them has a parameter, and it is unknown whether another one does.
+    pub(super) fn check_decided(
+        &self,
+        request: &BootRequest,
+        chosen: &[&'static KernelParameter],
+    ) -> Result<(), BootError> {
+        let PlannedKernels::Menu { kernels, targets } = self else { return Ok(()) };
+        let unnamed =
+            chosen.iter().filter(|it| request.shield.tunables.get(it.name) != Some(&true));
+        let unnamed: Vec<_> = unnamed.collect();
+        for entry in *targets {
+            let is_undecided = |it: &KernelParameter| {
+                matches!(kernels.support(it, entry), ParameterSupport::Undecided)
+            };
+            let parameters: Vec<_> =
+                unnamed.iter().filter(|it| is_undecided(it)).map(|it| it.name).collect();
+            let has_one = |other: &&&LoaderEntry| {
+                unnamed.iter().any(|it| {
+                    parameters.contains(&it.name)
+                        && kernels.support(it, other) == ParameterSupport::Present
+                })
+            };
+            if let Some(with) = targets.iter().find(has_one) {
+                return Err(BootError::UndecidedKernel {
+                    with: with.version.clone(),
+                    undecided: entry.version.clone(),
+                    parameters,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether none of these kernels has `nohz_full=`, so that `isolcpus=` takes its place. Few
+    /// kernels with a co-kernel have it, so such a kernel counts unless the request names it.
+    fn lack_nohz_full(&self, request: &BootRequest, machine: &Machine) -> bool {
+        let Some(nohz_full) = named("nohz-full") else { return false };
+        let requested = request.shield.tunables.get(nohz_full.name) == Some(&true);
+        let lacks = |support: ParameterSupport, names_cokernel: bool| match support {
+            ParameterSupport::Present => false,
+            ParameterSupport::Missing(_) => true,
+            ParameterSupport::Undecided => names_cokernel && !requested,
+        };
+        match self {
+            PlannedKernels::Menu { kernels, targets } => {
+                let lacks = |entry: &&LoaderEntry| {
+                    lacks(kernels.support(nohz_full, entry), kernels.names_cokernel(entry))
+                };
+                !targets.is_empty() && targets.iter().all(lacks)
+            }
+            PlannedKernels::Running => {
+                let release = machine.kernel.release.as_deref();
+                let names_cokernel = release.and_then(named_cokernel).is_some();
+                lacks(running_kernel::support(nohz_full, machine), names_cokernel)
+            }
+        }
     }
 
     /// Whether the plan takes CPUs out of the scheduling domains.
@@ -76,7 +133,7 @@ impl PlannedKernels<'_> {
         let Some(domain) = named("isolcpus-domain") else { return false };
         let wanted = match request.shield.tunables.get(domain.name) {
             Some(wanted) => *wanted,
-            None => self.lack_nohz_full(machine),
+            None => self.lack_nohz_full(request, machine),
         };
         wanted && self.support(domain, machine) == ParameterSupport::Present
     }
@@ -153,7 +210,7 @@ pub(super) fn select_parameters(
     machine: &Machine,
 ) -> ParameterSelection {
     let mut selection = ParameterSelection::default();
-    let lack_nohz_full = kernels.lack_nohz_full(machine);
+    let lack_nohz_full = kernels.lack_nohz_full(request, machine);
     for parameter in PARAMETERS {
         let reason = skip_by_request(parameter, request, origin, lack_nohz_full)
             .or_else(|| skip_by_kernels(parameter, request, kernels, machine));

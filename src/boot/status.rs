@@ -39,6 +39,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         })
         .collect();
     let findings = other_findings(host, &words);
+    let names: Vec<&str> = words.iter().map(|it| line::name_of(&it.word)).collect();
+    let foreign = foreign_words::find(host, &names);
     let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &words, &found));
     let differs = journal
         .as_ref()
@@ -59,7 +61,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         trial_state,
         last_trial: read_last_trial(store)?,
         enabled: early::installed(store)?,
-        foreign: foreign_words::find(host),
+        foreign,
         findings,
         differs,
         running,

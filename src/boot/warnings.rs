@@ -13,11 +13,12 @@ use crate::tunables;
 use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// The loader's warnings, parameters that kernels do not know, and `isolcpus=` of the running one.
+/// The loader's warnings, parameters that kernels do not know, chosen kernels whose options are
+/// unknown, and `isolcpus=` of the running one.
 pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
-    kernels: &[BootKernel],
+    (kernels, without_options): (&[BootKernel], Vec<String>),
     targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
 ) -> Vec<BootWarning> {
@@ -36,10 +37,9 @@ pub(super) fn collect(
             let backported = named(name).is_some_and(|it| it.is_backported_to(&version));
             warnings.push(BootWarning::ParameterUndecided { version, parameter, backported });
         }
-        if kernel.realtime.is_none() {
-            warnings.push(BootWarning::OptionsUnknown { version: kernel.version.clone() });
-        }
     }
+    let unknown = without_options.into_iter();
+    warnings.extend(unknown.map(|version| BootWarning::OptionsUnknown { version }));
     warnings.extend(present_isolcpus(machine, targets, parameters));
     warnings
 }

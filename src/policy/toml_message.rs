@@ -30,7 +30,36 @@ fn translate_message(message: &str) -> String {
     let message = message.to_owned();
     let near = find_meant(&message).or_else(|| find_other_type(&message));
     let near = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    let near = find_table(&message).map_or(near, |table| format!("; it belongs in {table}"));
     TERMS.iter().fold(message, |text, (rust, plain)| text.replace(rust, plain)) + &near
+}
+
+/// The table of a policy that has a key which is at the top level by mistake.
+fn find_table(message: &str) -> Option<&'static str> {
+    const TABLES: &[(&str, &[&str])] = &[
+        (
+            "[shield.NAME]",
+            &[
+                "cpus",
+                "count",
+                "share",
+                "near",
+                "node",
+                "siblings",
+                "whole_node",
+                "balance",
+                "workload",
+                "tunables",
+                "boot",
+                "limits",
+                "operators",
+            ],
+        ),
+        ("[shield.NAME.boot]", &["parameters"]),
+    ];
+    let unknown = message.strip_prefix("unknown field `")?.strip_suffix("`, expected `shield`")?;
+    let found = TABLES.iter().find(|(_, keys)| keys.contains(&unknown));
+    found.map(|(table, _)| *table)
 }
 
 /// The known name that is most similar to an unknown one. serde's messages have the unknown name

@@ -8,9 +8,9 @@ use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::loaders::BootFilePlan;
 use crate::documents::boot::{
-    BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, ParameterSkipReason,
-    RemovedParameters, SettledAs, SkippedParameter, TrialBoot, TrialEnd, TrialState,
-    WrittenParameters,
+    BootKernel, BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule,
+    ParameterSkipReason, RemovedParameters, SettledAs, SkippedParameter, TrialBoot, TrialEnd,
+    TrialState, WrittenParameters,
 };
 use crate::documents::plan::named;
 
@@ -127,7 +127,7 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
     let table = Table::new(title, columns, rows.collect()).with_head(TableHead::Caption);
     let mut notes = Vec::new();
     if plan.covers_later && !plan.parameters.is_empty() {
-        let fate = later_kernel(plan.loader.as_deref(), &plan.rule);
+        let fate = later_kernel(plan.loader.as_deref(), &plan.rule, needs_nohz_full(plan));
         notes.push(format!("A kernel that is installed later {fate}"));
     }
     notes
@@ -137,15 +137,30 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
 }
 
 /// What happens to a kernel that is installed later.
-fn later_kernel(loader: Option<&str>, rule: &KernelRule) -> String {
+fn later_kernel(loader: Option<&str>, rule: &KernelRule, needs_nohz_full: bool) -> String {
+    let option = match needs_nohz_full {
+        true => " and has CONFIG_NO_HZ_FULL",
+        false => "",
+    };
     match rule {
         _ if loader == Some("raspberry-pi") => {
             "gets them: all kernels share one command line".to_owned()
         }
-        KernelRule::Realtime => "gets them if it is a real-time kernel".to_owned(),
-        KernelRule::First => "gets them if it is the first one in the menu".to_owned(),
-        KernelRule::Matching { glob } => format!("gets them if its version matches {glob}"),
+        KernelRule::Realtime => format!("gets them if it is a real-time kernel{option}"),
+        KernelRule::First => format!("gets them if it is the first one in the menu{option}"),
+        KernelRule::Matching { glob } => format!("gets them if its version matches {glob}{option}"),
     }
+}
+
+/// Whether only kernels with `nohz_full=` get the parameters later: where all chosen ones have it.
+fn needs_nohz_full(plan: &BootPlan) -> bool {
+    let name = "nohz-full";
+    let lacks = |kernel: &BootKernel| {
+        kernel.undecided.iter().any(|it| it == name)
+            || kernel.unknown.iter().any(|it| it.name == name)
+    };
+    plan.parameters.iter().any(|it| it.word.starts_with("nohz_full="))
+        && !plan.kernels.iter().any(|kernel| kernel.chosen && lacks(kernel))
 }
 
 /// The parameters that the plan leaves out, and its warnings.
@@ -363,7 +378,9 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
             lines.push(TextLine::new(format!("Kernels without the parameters: {without}")));
         }
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
-            let fate = later_kernel(status.loader.as_deref(), rule);
+            let mut words = status.words.iter();
+            let has_nohz_full = words.any(|it| it.word.starts_with("nohz_full="));
+            let fate = later_kernel(status.loader.as_deref(), rule, has_nohz_full);
             lines.push(TextLine::new(format!("A kernel that is installed later {fate}")));
         }
     }

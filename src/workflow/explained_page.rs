@@ -2,6 +2,8 @@
 //! load, or any name that a table shows. Pages link to each other by name.
 
 use super::page_text::render_body;
+use crate::boot::line::name_of;
+use crate::boot::names_kernel_parameter;
 use crate::boot::parameters::with_keyword;
 use crate::boot::switches::switches;
 use crate::causes::Cause;
@@ -201,6 +203,7 @@ fn page_name_of(word: &str) -> &str {
         "isolcpus" if value.starts_with("nohz") => "isolcpus-nohz",
         "isolcpus" if value.starts_with("io_queue") => "isolcpus-io-queue",
         "managed_irq" => "isolcpus-managed-irq",
+        "io_queue" => "isolcpus-io-queue",
         _ => with_keyword(parameter).next().map_or(word, |found| found.name),
     }
 }
@@ -284,6 +287,14 @@ fn unknown_name(name: &str) -> Failure {
     let pages = pages();
     let known: Vec<&str> = pages.iter().map(|page| page.name.as_ref()).collect();
     let mut failure = Failure::usage(format!("there is no page about {name:?}"));
+    if names_kernel_parameter(name_of(name)) {
+        return failure
+            .hint("it is a kernel parameter: see kernel-parameters.txt of your kernel")
+            .hint(format!(
+                "write it into the boot entries: cpushield boot apply --parameter {name}"
+            ))
+            .hint("list the pages: cpushield explain");
+    }
     let is_function = |name: &str| {
         let begins = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
         begins && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -343,6 +354,15 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_parameter_without_a_page_is_named_as_one() {
+        for name in ["nohlt", "crashkernel=256M"] {
+            let failure = explain(name).unwrap_err().to_string();
+            let hint = format!("--parameter {name}");
+            assert!(failure.contains(&hint) && !failure.contains("did you mean"), "{failure}");
+        }
+    }
+
+    #[test]
     fn only_what_may_be_a_function_gets_the_hint_about_functions() {
         let hinted = |name| unknown_name(name).to_string().contains("kernel function");
         assert!(hinted("my_function2"));
@@ -380,6 +400,7 @@ mod tests {
             ("isolcpus=managed_irq,3", "isolcpus-managed-irq"),
             ("isolcpus=io_queue,3", "isolcpus-io-queue"),
             ("managed_irq", "isolcpus-managed-irq"),
+            ("io_queue", "isolcpus-io-queue"),
             ("nohz_full", "nohz-full"),
             ("nohz_full=3", "nohz-full"),
             ("rcu_nocbs", "rcu-nocbs"),

@@ -95,7 +95,7 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
         plan_with(&format!("{generic}{xenomai}{evl}")),
         [
             "line 4: unchanged: it already has the parameters",
-            "line 6: kernel /vmlinuz-5.15.98-evl ro nohz_full=1-3 rcu_nocbs=1-3",
+            "line 6: kernel /vmlinuz-5.15.98-evl ro isolcpus=3",
         ]
     );
     // A configuration decides before a name.

@@ -2,6 +2,7 @@
 
 use super::grub::Machine;
 use cpushield::boot::parameter_effect::ParameterEffect;
+use cpushield::boot::running_lint::nohz_full_difference;
 
 #[test]
 fn each_word_is_compared_with_what_the_kernel_shows_for_it() {
@@ -81,4 +82,30 @@ fn an_isolcpus_that_the_kernel_ignored_because_of_nohz_full_is_not_in_force() {
 pub fn kernel_thread(pid: i32, name: &str) -> String {
     let zeros = ["0"; 43].join(" ");
     format!("{pid} ({name}) S 0 0 0 0 -1 2097152 {zeros}\n")
+}
+
+#[test]
+fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel() {
+    let machine = Machine::debian();
+    machine.write("proc/cmdline", "ro nohz_full=1-3\n");
+    let difference = || nohz_full_difference(&machine.host()).map(|it| it.to_string());
+    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
+    assert_eq!(difference(), None);
+    machine.write("sys/devices/system/cpu/nohz_full", "1-2\n");
+    let differs =
+        "nohz_full=1-3 requests CPU 1-3, but /sys/devices/system/cpu/nohz_full has CPU 1-2";
+    assert_eq!(difference().as_deref(), Some(differs));
+    let message = "NO_HZ: Clearing 3 from nohz_full range for timekeeping";
+    machine.write("dev/kmsg", &format!("4,1,0,-;{message}\n"));
+    assert_eq!(difference(), Some(format!("{differs}; the kernel reported: {message}")));
+    // CPUs that a partition would have added are a difference too.
+    machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
+    assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
+    machine.write("proc/cmdline", "ro quiet\n");
+    machine.write("sys/devices/system/cpu/nohz_full", "3\n");
+    let observed = "/sys/devices/system/cpu/nohz_full has CPU 3, which no word of the command \
+                    line requests";
+    assert_eq!(difference().as_deref(), Some(observed));
+    machine.write("sys/devices/system/cpu/nohz_full", "\n");
+    assert_eq!(difference(), None);
 }

@@ -1,9 +1,10 @@
 //! Words that other programs have set are reported with file and line, and how to remove them.
 
 use super::grub::Machine;
-use super::make_plan;
+use super::{make_plan, request_cpus};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::status;
+use cpushield::policy::RequestedParameter;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks};
 
@@ -46,6 +47,42 @@ fn words_of_others_are_reported_with_file_and_line() {
         assert!(text.contains("\nSet by other programs or by hand\n"), "{text}");
         assert!(expected.iter().all(|sentence| text.contains(sentence)), "{text}");
     }
+}
+
+#[test]
+fn words_of_a_value_with_several_lines_have_their_own_lines() {
+    let machine = Machine::debian();
+    let defaults = "GRUB_TIMEOUT=1\nGRUB_CMDLINE_LINUX=\"quiet \\\n  isolcpus=2 \\\n  nohz_full=2\"\n\
+                    GRUB_CMDLINE_LINUX_DEFAULT='splash\nskew_tick=1'\n";
+    machine.write("etc/default/grub", defaults);
+    let how = "to remove it, edit that file and run `grub-mkconfig -o /boot/grub/grub.cfg`";
+    let expected = [
+        ("3: GRUB_CMDLINE_LINUX", "isolcpus=2"),
+        ("4: GRUB_CMDLINE_LINUX", "nohz_full=2"),
+        ("6: GRUB_CMDLINE_LINUX_DEFAULT", "skew_tick=1"),
+    ];
+    let expected =
+        expected.map(|(place, word)| format!("/etc/default/grub:{place} has {word}; {how}"));
+    assert_eq!(sentences(&machine), expected);
+    // A contradiction names the line of the word, too.
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"quiet \\\n nohz_full=2\"\n");
+    machine.update_grub();
+    let error = make_plan(&machine.host(), &request_cpus("3")).unwrap_err().to_string();
+    assert!(error.contains("/etc/default/grub:2"), "{error}");
+}
+
+#[test]
+fn a_word_that_the_request_has_too_is_reported() {
+    let machine = Machine::debian();
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"nohlt quiet\"\n");
+    machine.update_grub();
+    assert_eq!(sentences(&machine), [""; 0]);
+    let mut request = request_cpus("3");
+    let (word, place) = ("nohlt".to_owned(), "--parameter".to_owned());
+    request.shield.parameters = vec![RequestedParameter { word, place }];
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    let words: Vec<_> = plan.foreign.iter().map(|it| (it.line, it.word.as_str())).collect();
+    assert_eq!(words, [(1, "nohlt")]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which kernels of a menu get the parameters, and which parameters: real-time kernels by name and
 //! configuration, and only words that a kernel has.
 
-use super::grub::Machine;
+use super::grub::{Machine, mkconfig};
 use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
@@ -58,6 +58,90 @@ fn kernels_with_a_cokernel_that_are_installed_later_get_the_parameters() {
     let ours: Vec<&str> =
         found.entries.iter().filter(|it| it.ours).map(|it| it.version.as_str()).collect();
     assert_eq!(ours, [RTAI, "4.19.90-xeno-3", "4.19.89-plain"]);
+}
+
+#[test]
+fn a_kernel_without_nohz_full_that_is_installed_later_gets_no_nohz_full() {
+    let machine = Machine::debian();
+    let plan = make_plan(&machine.host(), &request_cpus("3")).unwrap();
+    assert!(words(&plan).contains(&"nohz_full=3"), "{:?}", words(&plan));
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    machine.install_with("5.4.1-rtai", "CONFIG_IPIPE=y\n# CONFIG_NO_HZ_FULL is not set\n");
+    machine.install_with("5.4.2-rtai", "CONFIG_IPIPE=y\nCONFIG_NO_HZ_FULL=y\n");
+    machine.install_with("5.4.3-rtai", "");
+    machine.remove("boot/config-5.4.3-rtai");
+    machine.install("6.13.1-rt-amd64", true);
+    let output = mkconfig(&machine.path(""));
+    let left_out: Vec<&str> = output.err.lines().filter(|it| it.contains("gets no")).collect();
+    assert_eq!(
+        left_out,
+        [
+            "cpushield: 5.4.3-rtai gets no parameters: no file shows whether it has \
+             CONFIG_NO_HZ_FULL",
+            "cpushield: 5.4.1-rtai gets no parameters: it was built without CONFIG_NO_HZ_FULL",
+        ]
+    );
+    machine.update_grub();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<&str> =
+        found.entries.iter().filter(|it| it.ours).map(|it| it.version.as_str()).collect();
+    assert_eq!(ours, ["6.13.1-rt-amd64", "6.12.9-rt-amd64", "5.4.2-rtai"]);
+}
+
+/// A kernel that is known to have a parameter, and one whose configuration is not installed.
+#[test]
+fn words_that_a_chosen_kernel_may_lack_are_written_on_request_only() {
+    let machine = Machine::debian();
+    let unknown = "4.19.177-cip44-rtai-x86";
+    machine.install_with(unknown, "");
+    machine.remove(&format!("boot/config-{unknown}"));
+    machine.update_grub();
+    let refused = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
+    let text = cpushield::failure::Failure::from(refused).to_string();
+    let why = format!(
+        "kernel 6.12.9-rt-amd64 supports nohz-full and rcu-nocbs, but it is unknown whether \
+         kernel {unknown} does"
+    );
+    let hint = "--trial --on nohz-full --on rcu-nocbs";
+    assert!(text.contains(&why) && text.contains(hint), "{text}");
+    let chosen = |glob: &str| {
+        let request = BootRequest { kernels: Some(glob.to_owned()), ..BootRequest::default() };
+        make_plan(&machine.host(), &request).unwrap()
+    };
+    assert_eq!(words(&chosen("*-rt-*")), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
+    assert_eq!(words(&chosen("*rtai*")), ["isolcpus=3"]);
+    let mut request = BootRequest::default();
+    for name in ["nohz-full", "rcu-nocbs"] {
+        request.shield.tunables.insert(name.to_owned(), true);
+    }
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
+    let written =
+        write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    assert_eq!(written.kernels, ["6.12.9-rt-amd64", unknown]);
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 2);
+}
+
+#[test]
+fn a_cokernel_without_a_configuration_gets_isolcpus_and_a_warning() {
+    let machine = rtai_machine();
+    let unknown = "5.4.259-rtai-amd64";
+    machine.install_with(unknown, "");
+    machine.remove(&format!("boot/config-{unknown}"));
+    machine.update_grub();
+    let request = BootRequest { kernels: Some(unknown.to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    assert_eq!(words(&plan), ["irqaffinity=0-2", "isolcpus=3"]);
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let missing = format!(
+        "the configuration of kernel {unknown} is unknown: there is no /boot/config-{unknown}"
+    );
+    assert!(warnings.contains(&missing), "{warnings:?}");
+    let mut on = request;
+    on.shield.tunables.insert("nohz-full".to_owned(), true);
+    let plan = make_plan(&machine.host(), &on).unwrap();
+    assert_eq!(words(&plan), ["nohz_full=3", "irqaffinity=0-2"]);
 }
 
 #[test]

@@ -33,8 +33,8 @@ mod not_run;
 mod shared_data;
 
 use cpushield::boot::grub::generator;
+use cpushield::boot::grub::later_kernels::LaterKernels;
 use cpushield::boot::plan::{BootRequest, for_words, plan};
-use cpushield::boot::running_lint::nohz_full_difference;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
 use cpushield::policy::ShieldRequest;
@@ -96,7 +96,9 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
 #[test]
 fn the_generator_writes_the_same_script_as_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
-    let script = generator::script(&KernelRule::Realtime, &words, &generator::PERMANENT);
+    let (machine, kernels) = (Machine::debian(), ["6.12.9-rt-amd64".to_owned()]);
+    let kernels = LaterKernels::new(&machine.host(), &KernelRule::Realtime, &kernels, &words);
+    let script = generator::script(&kernels, &words, &generator::PERMANENT);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 
@@ -341,25 +343,6 @@ fn foreign_or_unparsable_files_are_left_alone() {
     let error = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
     let line = cfg.lines().count() + 1;
     assert!(error.to_string().contains(&format!("line {line}: ")), "{error}");
-}
-
-#[test]
-fn a_nohz_full_that_is_not_in_force_is_reported_with_the_message_of_the_kernel() {
-    let machine = Machine::debian();
-    machine.write("proc/cmdline", "ro nohz_full=1-3\n");
-    let difference = || nohz_full_difference(&machine.host()).map(|it| it.to_string());
-    machine.write("sys/devices/system/cpu/nohz_full", "1-3\n");
-    assert_eq!(difference(), None);
-    machine.write("sys/devices/system/cpu/nohz_full", "1-2\n");
-    let differs =
-        "nohz_full=1-3 requests CPU 1-3, but /sys/devices/system/cpu/nohz_full has CPU 1-2";
-    assert_eq!(difference().as_deref(), Some(differs));
-    let message = "NO_HZ: Clearing 3 from nohz_full range for timekeeping";
-    machine.write("dev/kmsg", &format!("4,1,0,-;{message}\n"));
-    assert_eq!(difference(), Some(format!("{differs}; the kernel reported: {message}")));
-    // CPUs that a partition would have added are a difference too.
-    machine.write("sys/devices/system/cpu/nohz_full", "0-3\n");
-    assert!(difference().is_some_and(|text| text.contains("has CPU 0-3")));
 }
 
 #[test]

@@ -119,7 +119,8 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
         (&["radeo.modeset=0"], "module radeo, which kernel 6.12.9-rt", "mean radeon.modeset?"),
         (&["own_idle.dpth=1"], "names dpth, which module own_idle", "did you mean own_idle.depth?"),
         (&["vendor_word"], "\"vendor_word\" is not in kernel-para", "--allow-unknown"),
-        (&["nohz_full=3"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
+        (&["nohz_full=3"], "contradicts nohz_full=2-3, which is planned", "nohz-full = false in"),
+        (&["radeon.=1"], "\"radeon.=1\" has no name of a parameter after", "MODULE.PARAMETER="),
         (&["idle=poll", "idle=halt"], "policy.toml:2: \"idle=halt\" contradicts idle=poll", "omit"),
         (&["isolcpus=domain,x"], "does not name CPUs", "a list looks like"),
         (&["isolcpus"], "\"isolcpus\" has no value", "add a CPU list: isolcpus=2-3"),
@@ -137,7 +138,7 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
         (&["isolcpus=io_queue,2"], "comes from a patch series that", "explain isolcpus-io-queue"),
         (&["isolcpus=manged_irq,2"], "has the unknown flag manged_irq", "mean managed_irq?"),
         (&["isolcpus=domain,x"], "does not name CPUs: the list is empty", "a list looks"),
-        (&["nohz_full"], "contradicts nohz_full=2-3, which is planned", "--off nohz-full"),
+        (&["nohz_full"], "contradicts nohz_full=2-3, which is planned", "nohz-full = false in"),
         (&["two words"], "is not a single word", "nohlt or radeon.modeset=0"),
         (&["a=$(reboot)"], "is not a single word", "nohlt or radeon.modeset=0"),
         (&["x='1'"], "is not a single word", "nohlt or radeon.modeset=0"),
@@ -150,6 +151,35 @@ fn a_faulty_word_is_one_error_with_its_place_and_a_suggestion() {
         assert!(text.contains(error) && text.contains(hint), "{own:?}: {text}");
     }
     assert_eq!(before, machine.files());
+}
+
+#[test]
+fn a_contradiction_on_the_command_line_is_resolved_by_options() {
+    let mut own = request(&["nohz_full=3"]);
+    own.shield.parameters[0].place = "--parameter".to_owned();
+    let refused = make_plan(&Machine::debian().host(), &own).unwrap_err();
+    let text = Failure::from(refused).to_string();
+    assert!(text.contains("--cpus, or keep only your word: --off nohz-full"), "{text}");
+}
+
+#[test]
+fn a_word_that_makes_an_entry_one_for_repairs_is_refused_even_if_unknown_words_are_accepted() {
+    let machine = Machine::debian();
+    for (word, purpose) in [
+        ("init=/bin/sh", "recovery"),
+        ("single", "recovery"),
+        ("systemd.unit=rescue.target", "recovery"),
+        ("elfcorehdr=1", "crash dump"),
+    ] {
+        for unknown_words in [UnknownWords::Refuse, UnknownWords::Accept] {
+            let own = BootRequest { unknown_words, ..request(&[word]) };
+            let text = Failure::from(make_plan(&machine.host(), &own).unwrap_err()).to_string();
+            let why = format!("policy.toml:1: {word:?} makes an entry one for {purpose}");
+            assert!(text.contains(&why), "{text}");
+        }
+    }
+    let own = request(&["init=/sbin/init"]);
+    assert!(make_plan(&machine.host(), &own).is_ok());
 }
 
 #[test]

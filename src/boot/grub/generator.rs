@@ -5,7 +5,7 @@
 //! with more parameters and keeps the entries of the chosen kernels, under its own ids. The entries
 //! that `10_linux` itself prints stay as they are.
 
-use super::realtime_test::{cokernel_names, realtime_options};
+use super::later_kernels::{LaterKernels, cokernel_names, realtime_options};
 use crate::documents::boot::KernelRule;
 use std::ops::RangeInclusive;
 
@@ -33,18 +33,16 @@ pub const TRIAL: EntryNames = EntryNames { id: "cpushield-trial-", title: "cpush
 /// The script. `words` and the pattern must be plain: see
 /// [`crate::glob::is_plain`] and [`crate::boot::line::is_plain`].
 #[must_use]
-pub fn script(rule: &KernelRule, words: &[String], names: &EntryNames) -> String {
-    let (chosen, words) = (chosen_test(rule), words.join(" "));
+pub fn script(kernels: &LaterKernels, words: &[String], names: &EntryNames) -> String {
+    let chosen = kernels.shell_function("version", chosen_test);
+    let words = words.join(" ");
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
 # Entries with more kernel parameters for chosen kernels. Each is like the one that 10_linux makes
 # for that kernel; the entries of 10_linux itself stay as they are, without these parameters.
 parameters='{words}'
 
-chosen() {{ # version
-    {chosen}
-}}
-
+{chosen}
 {}"#,
         ENTRIES.replace("@ID@", names.id).replace("@TITLE@", names.title)
     )
@@ -131,9 +129,12 @@ mod tests {
             KernelRule::First,
             KernelRule::Matching { glob: "*-rt-[!a-c]?".to_owned() },
         ] {
-            let script = script(&rule, &words, &TRIAL);
-            assert!(sh(&["-n"], &script).0, "{script}");
-            assert!(script.starts_with(MARK));
+            for needs_no_hz_full in [false, true] {
+                let kernels = LaterKernels::by_rule(&rule, needs_no_hz_full);
+                let script = script(&kernels, &words, &TRIAL);
+                assert!(sh(&["-n"], &script).0, "{script}");
+                assert!(script.starts_with(MARK));
+            }
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding
         let wanted = setup.cpus(kind);
         if !words.is_empty() && !is_in_force(&target, &setup, source, &wanted, shows) {
             found.push(not_in_force(words, wanted, source, shows));
+        } else if words.is_empty() && source == EffectSource::NohzFull && !shows.is_empty() {
+            found.push(LintFinding::NotRequested { source, shows: shows.clone() });
         }
     }
     found.extend(offloading(machine, params));

@@ -111,7 +111,16 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
     let mut found = lint_words(&known, &LintTarget::running(machine));
     found.extend(unknown);
     found.extend(effects::find(machine, &known));
+    found.extend(words::misspelled_in_log(log, &found));
     distinct(found).into_iter().map(|finding| add_messages(finding, log)).collect()
+}
+
+/// Whether the kernel's log may say more than these findings, which were made without it.
+#[must_use]
+pub fn may_be_reported(machine: &Machine, found: &[LintFinding]) -> bool {
+    let line = machine.kernel.cmdline.as_deref().unwrap_or_default();
+    found.iter().any(|finding| finding.messages().is_some())
+        || cmdline::parse(line).iter().any(words::resembles_parameter)
 }
 
 /// Adds what the kernel reported about the words of a finding.
@@ -447,6 +456,13 @@ mod tests {
         // More CPUs without tick than requested are a difference too.
         shown.isolation.nohz_full = Some("1-3".parse().unwrap());
         assert!(texts(&shown, &[])[0].contains("has CPU 1-3"));
+        // CPUs without tick that no word requests are only observed.
+        shown.kernel.cmdline = Some("ro irqaffinity=0-3".to_owned());
+        let observed = "/sys/devices/system/cpu/nohz_full has CPU 1-3, which no word of the \
+                        command line requests";
+        assert_eq!(texts(&shown, &[]), [observed]);
+        shown.kernel.cmdline =
+            Some("nohz_full=2-3 isolcpus=domain,2-3 rcu_nocbs=2-3 irqaffinity=1 ro".to_owned());
         // In a container there are no kernel threads to see.
         shown.tasks.clear();
         assert_eq!(texts(&shown, &[]).len(), 3);
@@ -473,6 +489,23 @@ mod tests {
         }
         let overlap = machine("isolcpus=2-3 irqaffinity=0,3");
         assert_eq!(texts(&overlap, &[range]), texts(&overlap, &[]));
+    }
+
+    #[test]
+    fn a_word_that_the_kernel_reported_as_unknown_and_that_resembles_a_parameter_is_a_finding() {
+        let message = "Unknown kernel command line parameters \"splash nohlz rcu_nocb=2 live=1\", \
+                       will be passed to user space.";
+        let line = "splash nohlz rcu_nocb=2 live=1";
+        let reported = |text: &str| format!("{text}; the kernel reported: {message}");
+        let log = ["Kernel command line: ro", message];
+        assert_eq!(
+            texts(&machine(line), &log),
+            [
+                reported("rcu_nocb=2 looks like a misspelled rcu_nocbs"),
+                reported("nohlz looks like a misspelled nohlt"),
+            ]
+        );
+        assert_eq!(texts(&machine(line), &[]), ["rcu_nocb=2 looks like a misspelled rcu_nocbs"]);
     }
 
     #[test]

@@ -4,15 +4,16 @@
 //! init and for modules. Pure.
 
 use super::LintTarget;
-use crate::boot::line::to_word;
+use crate::boot::line::{name_of, to_word};
 use crate::boot::parameters::{
     KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, meant_by_value,
-    unknown_value, with_keyword,
+    names_kernel_parameter, unknown_value, with_keyword,
 };
+use crate::boot::refusals;
 use crate::boot::running_kernel::support;
 use crate::documents::boot::{LintFinding, UnknownReason};
 use crate::documents::machine::Machine;
-use crate::registry::nearest;
+use crate::registry::{is_one_slip, nearest};
 use cpushield_linux::text::cmdline::{self, KernelParam};
 use cpushield_linux::text::first_releases::BARE_RCU_NOCBS;
 
@@ -43,6 +44,9 @@ const FOREIGN: &[&str] = &["kthread_cpus"];
 
 /// The shortest name that is compared without its value; shorter ones resemble too many others.
 const COMPARED_MIN: usize = 6;
+/// The shortest name of a word in the kernel's log that is compared: `live` and `vga` are words for
+/// other programs.
+const LOGGED_MIN: usize = 5;
 /// How much longer or shorter a misspelled name may be.
 const LENGTH_DIFFERENCE_MAX: usize = 2;
 
@@ -82,7 +86,7 @@ fn faulty(target: &LintTarget<'_>, param: &KernelParam) -> Option<LintFinding> {
         return Some(LintFinding::NoValue { word });
     }
     if let Some(near) = misspelled(param) {
-        return Some(LintFinding::Misspelled { word, near });
+        return Some(LintFinding::Misspelled { word, near, messages: Vec::new() });
     }
     let unknown = unknown_value(&param.name, param.value.as_deref()?)?;
     let (near, takes) = (unknown.near.into_iter().next(), unknown.takes);
@@ -131,6 +135,34 @@ pub(super) fn is_named(findings: &[LintFinding], param: &KernelParam) -> bool {
     })
 }
 
+/// Words that the kernel's log lists as unknown and that resemble one of its parameters. Most of
+/// the others are for init. The words of these findings are left out.
+pub(super) fn misspelled_in_log(log: &[String], found: &[LintFinding]) -> Vec<LintFinding> {
+    let named = |word: &str| found.iter().any(|finding| finding.words().contains(&word));
+    let unknown = refusals::unknown_words(log).filter(|word| !named(word));
+    let misspelled = unknown.filter_map(|word| {
+        let near = one_slip_from(name_of(word))?;
+        Some(LintFinding::Misspelled { word: word.to_owned(), near, messages: Vec::new() })
+    });
+    misspelled.collect()
+}
+
+/// Whether a parameter resembles one of the kernel's document, and is not in it.
+pub(super) fn resembles_parameter(param: &KernelParam) -> bool {
+    one_slip_from(&param.name).is_some()
+}
+
+/// The parameter of the kernel's document from which an unknown name differs by one slip.
+fn one_slip_from(name: &str) -> Option<String> {
+    let name = name.replace('-', "_");
+    if name.len() < LOGGED_MIN || names_kernel_parameter(&name) {
+        return None;
+    }
+    let known = KERNEL_NAMES.lines().filter(|line| !line.starts_with('#'));
+    let near = known.filter(|known| is_one_slip(&name, &known.replace('-', "_")));
+    near.min_by_key(|near| near.len().abs_diff(name.len())).map(str::to_owned)
+}
+
 /// Why the surveyed kernel does not know a parameter; `None` when it does or when that is unknown.
 fn why_unknown(machine: &Machine, parameter: &KernelParameter) -> Option<UnknownReason> {
     match support(parameter, machine) {
@@ -153,8 +185,7 @@ fn parameter(param: &KernelParam) -> Option<&'static KernelParameter> {
 /// module or the name must be right: modules differ by kernel.
 fn misspelled(param: &KernelParam) -> Option<String> {
     let name = param.name.replace('-', "_");
-    let is_known = parameter(param).is_some()
-        || KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, &name));
+    let is_known = parameter(param).is_some() || names_kernel_parameter(&name);
     if is_known {
         return None;
     }

@@ -123,7 +123,8 @@ impl BootLoader for BlsLoader {
         let mut plan = LINES.plan_files(host, assignment)?;
         plan.edits.retain(|edit| !is_ours(&edit.path));
         if kernel_install_hook::is_used(host) {
-            let bytes = kernel_install_hook::script(assignment.rule, assignment.words).into_bytes();
+            let kernels = assignment.later_kernels(host);
+            let bytes = kernel_install_hook::script(&kernels, assignment.words).into_bytes();
             plan.edits.push(FileEdit {
                 path: kernel_install_hook::PATH.to_owned(),
                 bytes,

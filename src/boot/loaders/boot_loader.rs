@@ -2,6 +2,7 @@
 //! return. A loader reads, and writes no file itself.
 
 use crate::boot::error::BootError;
+use crate::boot::grub::later_kernels::LaterKernels;
 use crate::boot::line;
 use crate::documents::boot::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
 use cpushield_linux::Host;
@@ -131,6 +132,13 @@ pub struct ParameterAssignment<'a> {
     pub position: EntryPosition,
     /// The texts to which the words are added, where an earlier apply has changed the files.
     pub earlier: &'a EarlierTexts,
+}
+
+impl<'a> ParameterAssignment<'a> {
+    /// The kernels that get the words when they are installed later.
+    pub(super) fn later_kernels(&self, host: &Host) -> LaterKernels<'a> {
+        LaterKernels::new(host, self.rule, self.kernels, self.words)
+    }
 }
 
 /// Where our entries come in a menu.

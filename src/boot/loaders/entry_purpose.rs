@@ -43,6 +43,11 @@ pub(super) fn find_purpose(names: &[&str], args: &str) -> Option<EntryPurpose> {
     by_name.or_else(|| params.iter().find_map(purpose_of_word))
 }
 
+/// What an entry with this word is for; `None`: for normal work.
+pub(in crate::boot) fn find_word_purpose(word: &str) -> Option<EntryPurpose> {
+    cmdline::parse(word).iter().find_map(purpose_of_word)
+}
+
 fn purpose_of_word(param: &cmdline::KernelParam) -> Option<EntryPurpose> {
     let file = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let is_recovery = match (param.name.as_str(), param.value.as_deref()) {

@@ -11,9 +11,11 @@ use super::boot_loader::{
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
 use super::systemd_boot::is_started_by_systemd_boot;
+use crate::boot::assigned_words;
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
+use crate::boot::line;
 use crate::documents::boot::{BootWarning, EntryPurpose, NextReason};
 use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
@@ -98,7 +100,8 @@ impl BootLoader for GrubLoader {
             EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
             EntryPosition::OverEarlier => (OVER_EARLIER, &generator::TRIAL, &[]),
         };
-        let bytes = generator::script(assignment.rule, assignment.words, name).into_bytes();
+        let kernels = assignment.later_kernels(host);
+        let bytes = generator::script(&kernels, assignment.words, name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let others = others.iter().map(|path| (*path).to_owned());
         let removed = find_own(host, self, others)?;
@@ -184,20 +187,14 @@ impl MenuGenerator for GrubLoader {
         }
         for path in paths {
             let text = host.read(&path).unwrap_or_default();
-            if let Some(line) = text.lines().position(|line| sets_parameter(line, keyword)) {
-                return Some(format!("{path}:{}", line + 1));
+            let words = assigned_words::find(&text, "GRUB_CMDLINE");
+            let set = words.iter().find(|it| cmdline::same_name(line::name_of(&it.word), keyword));
+            if let Some(set) = set {
+                return Some(format!("{path}:{}", set.line));
             }
         }
         None
     }
-}
-
-/// Whether a line of `/etc/default/grub` sets this kernel parameter.
-fn sets_parameter(line: &str, keyword: &str) -> bool {
-    let (_, value) = line.split_once('=').unwrap_or(("", line));
-    let params = cmdline::parse(value.trim_matches(['"', '\'']));
-    line.starts_with("GRUB_CMDLINE")
-        && params.iter().any(|param| cmdline::same_name(&param.name, keyword))
 }
 
 /// The files that GRUB reads.

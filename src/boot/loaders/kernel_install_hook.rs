@@ -5,7 +5,7 @@
 //! Source: kernel-install(8), systemd 257: `COMMAND VERSION ENTRY-DIR IMAGE`, and
 //! KERNEL_INSTALL_BOOT_ROOT; entries are `TOKEN-VERSION.conf`, or `TOKEN-VERSION+TRIES.conf`.
 
-use crate::boot::grub::realtime_test::{cokernel_names, realtime_options};
+use crate::boot::grub::later_kernels::{LaterKernels, cokernel_names, realtime_options};
 use crate::documents::boot::KernelRule;
 use cpushield_linux::Host;
 
@@ -21,8 +21,8 @@ pub(super) fn is_used(host: &Host) -> bool {
 }
 
 /// The script. `words` and the pattern must be plain.
-pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
-    let chosen = match rule {
+pub(super) fn script(kernels: &LaterKernels, words: &[String]) -> String {
+    let chosen = kernels.shell_function("version, image", |rule| match rule {
         // The configuration, or else the banner in the first sectors of the kernel's image.
         KernelRule::Realtime => format!(
             "case $1 in ({names}) return ;; esac
@@ -41,7 +41,7 @@ pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
                 .to_owned()
         }
         KernelRule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
-    };
+    });
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
 # Adds the parameters to the entry of a chosen kernel when that kernel is installed. Removes them
@@ -49,10 +49,7 @@ pub(super) fn script(rule: &KernelRule, words: &[String]) -> String {
 [ "$1" = add ] || exit 0
 parameters='{words}'
 
-chosen() {{ # version, image
-    {chosen}
-}}
-
+{chosen}
 # Prints an entry without the parameters, or with these in front.
 edited() {{ # words
     while IFS= read -r line || [ -n "$line" ]; do
@@ -136,7 +133,7 @@ mod tests {
         std::fs::write(dir.join("plain"), b"MZ\0 6.98 #1 SMP PREEMPT_DYNAMIC\0").unwrap();
         let (rt, plain) = (dir.join("rt"), dir.join("plain"));
         let (rt, plain) = (rt.to_str().unwrap(), plain.to_str().unwrap());
-        let script_of = |rule| script(&rule, &words);
+        let script_of = |rule| script(&LaterKernels::by_rule(&rule, false), &words);
         let realtime = script_of(KernelRule::Realtime);
         entry("m-6.99.conf", "root=UUID=a ro quiet x=\"a b\"");
         entry("m-6.98+3.conf", "nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a nohz_full=1-3 ro");
@@ -156,6 +153,26 @@ mod tests {
         assert_eq!(read("m-16.99.conf"), "options nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a");
         assert!(run(&script_of(KernelRule::First), &dir, &["add", "6.98", "/e", plain]));
         assert_eq!(std::fs::read_dir(&entries).unwrap().count(), 3);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_kernel_with_a_cokernel_and_no_configuration_gets_no_nohz_full() {
+        let dir = std::env::temp_dir().join(format!("cpushield-hook-nohz-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("loader/entries")).unwrap();
+        let entry = dir.join("loader/entries/m-6.98-rtai.conf");
+        let text = "title x\noptions nohz_full=1-3 root=UUID=a\n";
+        let words = ["nohz_full=1-3".to_owned()];
+        for (needs_no_hz_full, options) in
+            [(true, "options root=UUID=a"), (false, "options nohz_full=1-3 root=UUID=a")]
+        {
+            std::fs::write(&entry, text).unwrap();
+            let kernels = LaterKernels::by_rule(&KernelRule::Realtime, needs_no_hz_full);
+            let script = script(&kernels, &words);
+            assert!(run(&script, &dir, &["add", "6.98-rtai", "/e", "/no-image"]));
+            let text = std::fs::read_to_string(&entry).unwrap();
+            assert_eq!(text.lines().nth(1), Some(options));
+        }
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -16,6 +16,7 @@ mod one_shot_entry;
 mod raspberry;
 mod systemd_boot;
 
+pub(super) use entry_purpose::find_word_purpose;
 pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{

@@ -111,7 +111,8 @@ pub(super) const DOMAIN: KernelParameter = KernelParameter {
 Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
 Only a program that requests such a CPU runs on it. This is the method of the LinuxCNC wiki.
 cpushield proposes it for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels (for one core
-unless you name CPUs). It does not write `nohz_full=` for these kernels.
+unless you name CPUs). The same holds for kernels with RTAI or Xenomai whose configuration is not
+installed. cpushield writes no `nohz_full=` for these kernels unless you request it.
 
 It is written without a flag, which every kernel reads as `domain`; flags came with 4.15.
 

@@ -4,6 +4,7 @@
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::documents::boot::{ParameterSkipReason, SkippedParameter, UnknownReason};
+use crate::survey::named_cokernel;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::{CPU_ISOLATION_OPTION, SOFTLOCKUP_DETECTOR_OPTION};
 use cpushield_linux::text::kernel_version::{KernelVersion, may_be_vendor_build};
@@ -98,7 +99,8 @@ impl KernelParameter {
         {
             return ParameterSupport::Missing(UnknownReason::Arch { arch: arch.to_owned() });
         }
-        let flag = self.flag_since.map_or(ParameterSupport::Present, |since| kernel.reaches(since));
+        let flag =
+            self.flag_since.map_or(ParameterSupport::Present, |since| kernel.keeps_flag(since));
         if flag != ParameterSupport::Present {
             return flag;
         }
@@ -116,9 +118,13 @@ impl KernelParameter {
         if needs.iter().all(|option| kernel.options.contains_key(*option)) {
             return ParameterSupport::Missing(UnknownReason::NotBuilt { options: needs });
         }
-        self.since.map_or(ParameterSupport::Present, |since| {
+        let by_version = self.since.map_or(ParameterSupport::Present, |since| {
             self.with_backports(kernel, kernel.reaches(since))
-        })
+        });
+        match by_version {
+            ParameterSupport::Present if kernel.may_lack(&needs) => ParameterSupport::Undecided,
+            by_version => by_version,
+        }
     }
 
     /// Whether only later stable releases of a kernel's series have it.
@@ -177,6 +183,21 @@ impl KernelFacts<'_> {
         }
     }
 
+    /// Whether it has a flag that mainline has since a version. It is unknown without a version.
+    fn keeps_flag(&self, since: KernelVersion) -> ParameterSupport {
+        match self.version() {
+            Some(_) => self.keeps(since),
+            None => ParameterSupport::Undecided,
+        }
+    }
+
+    /// Whether a version cannot show that it has one of these options. The kernels of
+    /// distributions have all of them; few kernels with a co-kernel do.
+    fn may_lack(&self, options: &[&str]) -> bool {
+        options.iter().all(|option| OFF_BY_DEFAULT.contains(option))
+            && self.release.is_some_and(|release| named_cokernel(release).is_some())
+    }
+
     /// Whether it has what mainline has since a version.
     fn reaches(&self, since: KernelVersion) -> ParameterSupport {
         match self.version() {
@@ -197,6 +218,10 @@ impl KernelFacts<'_> {
         since.zip(self.version()).is_none_or(|(since, version)| version >= since)
     }
 }
+
+/// Options that a kernel has only if its configuration requests them (kernel/time/Kconfig and
+/// kernel/rcu/Kconfig, 6.12).
+const OFF_BY_DEFAULT: &[&str] = &["CONFIG_NO_HZ_FULL", "CONFIG_RCU_NOCB_CPU"];
 
 /// Options that are younger than what they enable: before, every kernel had that.
 const OPTIONS_SINCE: &[(&str, KernelVersion)] = &[

@@ -51,6 +51,12 @@ pub const PARAMETERS: &[&KernelParameter] = &[
     &power::MITIGATIONS,
 ];
 
+/// Whether the kernel's document has a parameter of this name.
+#[must_use]
+pub fn names_kernel_parameter(name: &str) -> bool {
+    KERNEL_NAMES.lines().any(|known| cmdline::same_name(known, name))
+}
+
 /// The parameters of the catalogue that have this name on the command line: the flags of
 /// `isolcpus=` share one.
 pub fn with_keyword(name: &str) -> impl Iterator<Item = &'static KernelParameter> {
@@ -144,7 +150,9 @@ mod tests {
         for (release, options, expected) in [
             (rtai, &[("CONFIG_NO_HZ_FULL", "y")][..], "present"),
             (rtai, &[("CONFIG_NO_HZ_FULL", "n")], without),
-            (rtai, &[], "present"),
+            // Without a configuration: few kernels with a co-kernel have the option.
+            (rtai, &[], "undecided"),
+            ("6.12.9-rt-amd64", &[], "present"),
             ("2.6.32-122-rtai", &[], "Linux 3.10 introduced it"),
             (vendor, &[], "undecided"),
             (vendor, &[("CONFIG_NO_HZ_FULL", "n")], without),
@@ -159,6 +167,13 @@ mod tests {
         assert_eq!(support(&cpus::MANAGED_IRQ, rtai, &isolation), "Linux 5.6 introduced it");
         assert_eq!(support(&cpus::MANAGED_IRQ, vendor, &isolation), "undecided");
         assert_eq!(support(&cpus::MANAGED_IRQ, "6.12.9", &isolation), "present");
+        // A vendor removes no flag.
+        let debian = "6.12.107+deb13-rt-amd64";
+        let both = [("CONFIG_CPU_ISOLATION", "y"), ("CONFIG_NO_HZ_FULL", "y")];
+        for parameter in [&cpus::MANAGED_IRQ, &cpus::NOHZ] {
+            assert_eq!(support(parameter, debian, &both), "present", "{}", parameter.name);
+            assert_eq!(support(parameter, "linux-lts", &both), "undecided", "{}", parameter.name);
+        }
         // The option is younger than the parameter.
         let no_isolation = [("CONFIG_CPU_ISOLATION", "n")];
         assert_eq!(support(&cpus::DOMAIN, "2.6.32-122-rtai", &no_isolation), "present");

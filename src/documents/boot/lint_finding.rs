@@ -158,6 +158,9 @@ pub enum LintFinding {
         word: String,
         /// The parameter that it resembles.
         near: String,
+        /// The kernel's own messages about the word; empty when there are none or the log cannot
+        /// be read.
+        messages: Vec<String>,
     },
     /// This kernel does not know the parameter.
     UnknownToKernel {
@@ -177,6 +180,13 @@ pub enum LintFinding {
         word: String,
         /// What to know about it.
         why: &'static str,
+    },
+    /// The kernel shows CPUs without tick, and no word requests any.
+    NotRequested {
+        /// Where the kernel shows what is in force.
+        source: EffectSource,
+        /// The CPUs that it shows.
+        shows: CpuSet,
     },
     /// The kernel shows other CPUs than the parameter requests.
     NotInForce {
@@ -290,6 +300,7 @@ impl LintFinding {
             LintFinding::NoHousekeeping { words, .. } | LintFinding::NotInForce { words, .. } => {
                 words.iter().map(String::as_str).collect()
             }
+            LintFinding::NotRequested { .. } => Vec::new(),
         }
     }
 
@@ -305,6 +316,7 @@ impl LintFinding {
             | LintFinding::BeyondLast { messages, .. }
             | LintFinding::NotAList { messages, .. }
             | LintFinding::NoHousekeeping { messages, .. }
+            | LintFinding::Misspelled { messages, .. }
             | LintFinding::NotInForce { messages, .. } => Some(messages),
             _ => None,
         }
@@ -317,6 +329,7 @@ impl LintFinding {
             | LintFinding::BeyondLast { messages, .. }
             | LintFinding::NotAList { messages, .. }
             | LintFinding::NoHousekeeping { messages, .. }
+            | LintFinding::Misspelled { messages, .. }
             | LintFinding::NotInForce { messages, .. } => *messages = reported,
             _ => {}
         }
@@ -362,6 +375,10 @@ impl LintFinding {
             LintFinding::Misspelled { .. } => "correct the word, or remove it",
             LintFinding::UnknownToKernel { .. } | LintFinding::NotMainline { .. } => {
                 "remove the word, or boot a kernel that supports it"
+            }
+            LintFinding::NotRequested { .. } => {
+                "if a cpuset partition is active, it may be the reason; otherwise look in the \
+                 kernel's log: dmesg"
             }
             LintFinding::NotInForce { source: EffectSource::DefaultAffinity, .. } => {
                 "find the program that changed the file, or correct the list"
@@ -435,13 +452,16 @@ impl LintFinding {
             LintFinding::OtherValue { word, path, shows } => {
                 write!(f, "{word} is not in force: {path} has {shows}")
             }
-            LintFinding::Misspelled { word, near } => {
+            LintFinding::Misspelled { word, near, .. } => {
                 write!(f, "{word} looks like a misspelled {near}")
             }
             LintFinding::UnknownToKernel { word, why } => {
                 write!(f, "this kernel ignores {word}: {why}")
             }
             LintFinding::NotMainline { word, why } => write!(f, "{word}: {why}"),
+            LintFinding::NotRequested { source, shows } => {
+                write!(f, "{source} has CPU {shows}, which no word of the command line requests")
+            }
             LintFinding::NotInForce { words, wanted, source, shows, .. } => {
                 let shows =
                     if shows.is_empty() { "no CPU".to_owned() } else { format!("CPU {shows}") };

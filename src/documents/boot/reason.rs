@@ -206,8 +206,8 @@ impl fmt::Display for ParameterSkipReason {
             ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
             ParameterSkipReason::Undecided { name } => write!(
                 f,
-                "unknown: the kernel's configuration is not installed, and its name suggests a \
-                 vendor's build (--on {name} writes the parameter, --trial tests it)"
+                "unknown: the kernel's configuration is not installed, and its version does not \
+                 show it (--on {name} writes the parameter, --trial tests it)"
             ),
             ParameterSkipReason::UnknownToKernels { why } => why.fmt(f),
             ParameterSkipReason::UnknownToRunning { why } => {

@@ -1,5 +1,6 @@
 //! What is wrong with a kernel parameter that the user wrote. Pure.
 
+use super::entry_change::EntryPurpose;
 use super::reason::UnknownReason;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
@@ -18,6 +19,20 @@ pub struct FaultyWord {
     pub near: Vec<String>,
 }
 
+impl FaultyWord {
+    /// What to do: with an option, or with a key of the policy that has the word.
+    #[must_use]
+    pub fn advice(&self) -> String {
+        match &self.fault {
+            WordFault::Planned { name, .. } if !self.place.starts_with("--") => format!(
+                "change cpus in the policy, or keep only your word: {name} = false in \
+                 [shield.NAME.tunables]"
+            ),
+            fault => fault.advice(&self.word),
+        }
+    }
+}
+
 impl fmt::Display for FaultyWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {:?} {}", self.place, self.word, self.fault)
@@ -30,6 +45,13 @@ impl fmt::Display for FaultyWord {
 pub enum WordFault {
     /// It has characters that are special to a boot loader, or it is not one word.
     NotPlain,
+    /// It makes an entry one for repairs or for a crash dump, which gets no parameters.
+    MarksEntry {
+        /// What the entry would be for.
+        purpose: EntryPurpose,
+    },
+    /// It names a module, but no parameter of it.
+    NoParameterName,
     /// The value is not a CPU list.
     NotCpuList {
         /// What is wrong with it.
@@ -152,6 +174,8 @@ impl WordFault {
     pub fn is_unknown(&self) -> bool {
         match self {
             WordFault::NotPlain
+            | WordFault::MarksEntry { .. }
+            | WordFault::NoParameterName
             | WordFault::NotCpuList { .. }
             | WordFault::NoValue
             | WordFault::GivenTwice { .. }
@@ -176,6 +200,13 @@ impl WordFault {
             WordFault::NotPlain => {
                 "write one word of letters, digits and _.,:=/+- such as nohlt or radeon.modeset=0"
                     .to_owned()
+            }
+            WordFault::MarksEntry { .. } => {
+                "omit it; to boot with it once, edit the entry in the menu of the boot loader"
+                    .to_owned()
+            }
+            WordFault::NoParameterName => {
+                "write MODULE.PARAMETER=VALUE, such as radeon.modeset=0".to_owned()
             }
             WordFault::NotCpuList { .. } => "a list looks like 3, 2-3 or 2-N".to_owned(),
             WordFault::NoValue => format!("add a CPU list: {word}=2-3"),
@@ -203,6 +234,11 @@ impl fmt::Display for WordFault {
             WordFault::NotPlain => f.write_str(
                 "is not a single word, or has characters that are special to a boot loader",
             ),
+            WordFault::MarksEntry { purpose } => write!(
+                f,
+                "makes an entry one for {purpose}, and cpushield adds no parameters to such entries"
+            ),
+            WordFault::NoParameterName => f.write_str("has no name of a parameter after the dot"),
             WordFault::NotCpuList { why } => write!(f, "does not name CPUs: {why}"),
             WordFault::NoValue => {
                 f.write_str("has no value; the kernel does not accept it without one")
