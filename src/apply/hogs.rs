@@ -152,6 +152,13 @@ impl RtHogs {
     }
 }
 
+/// Whether the pages of a program move when it enters or leaves a group. The kernel then runs a
+/// thread on every CPU.
+#[must_use]
+pub fn moves_memory(host: &Host, group: &str) -> bool {
+    cpus_of_move(host, group).is_some()
+}
+
 /// Returns why no program can enter or leave a group now, because the write would never return.
 ///
 /// # Errors

@@ -96,7 +96,7 @@ pub use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
 pub use amend::{AmendError, amend};
 pub use error::{ApplyError, ApplyProgress, UndoError};
 pub use executor::{apply, check};
-pub use hogs::{BlockedBy, refuse_move};
+pub use hogs::{BlockedBy, moves_memory, refuse_move};
 pub use join::check_active;
 pub use journal::JOURNAL;
 pub use journal::JournalError;

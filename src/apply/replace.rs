@@ -6,7 +6,7 @@
 use super::error::{ApplyError, ApplyProgress, UndoError};
 use super::executor::{PlanExecution, check, find_hogs, run_plan};
 use super::join::JoinedShield;
-use super::journal::{ApplyJournal, JoinKind, replaced_name};
+use super::journal::{JoinKind, replaced_name};
 use super::kind::OlderVersion;
 use super::kinds::kind_of;
 use super::load::{FoundJournal, JournalLoadError, load};
@@ -54,7 +54,7 @@ fn replace_locked(
     join::check_others(&journal, &plan.shield)?;
     let name = plan.shield.name.clone();
     let Some(old) = journal.shield(&name) else { return Err(gone_since(&name)) };
-    let joining = keep_off_old(plan, &old, &journal);
+    let joining = keep_off_old(plan, &old);
     // The cpuset of this process may contain none of them; then it stays.
     let _ = host.step_aside(&free_cpus(plan, &old)).map(AffinityGuard::stay);
     let tasks = host.tasks()?;
@@ -86,15 +86,15 @@ fn free_cpus(plan: &Plan, old: &Shield) -> CpuSet {
 }
 
 /// The plan as it joins: its sets of other CPUs leave out those of the old version too, until that
-/// one leaves. A CPU that is shielded already is not taken offline.
-fn keep_off_old(plan: &Plan, old: &Shield, journal: &ApplyJournal) -> Plan {
+/// one leaves. A CPU that is shielded already is not taken offline under its programs: a new plan
+/// has no such step, but a saved one may.
+fn keep_off_old(plan: &Plan, old: &Shield) -> Plan {
     let group = plan.shield.group();
     let free = free_cpus(plan, old);
     let older = OlderVersion { cpus: &old.cpus, free: &free };
-    let is_repeated = |change: &Change| {
-        matches!(change, Change::CycleCpu { .. }) && journal.last_about(change).is_some()
-    };
-    let steps = plan.steps.iter().filter(|step| !is_repeated(&step.change)).map(|step| {
+    let is_kept =
+        |change: &Change| matches!(change, Change::CycleCpu { cpu } if old.cpus.contains(*cpu));
+    let steps = plan.steps.iter().filter(|step| !is_kept(&step.change)).map(|step| {
         let change = match step.change.is_about_group(&group) || is_kept_by_partition(&step.change)
         {
             true => step.change.clone(),

@@ -15,7 +15,7 @@ impl ActiveArgs {
     /// Makes the command be about the active shield that `--shield` names.
     ///
     /// # Errors
-    /// No active shield has this name, or the journal cannot be read.
+    /// The name is not valid, no active shield has it, or the journal cannot be read.
     pub fn select(&self, work: &mut WorkContext<'_>) -> Result<(), Failure> {
         let Some(name) = &self.shield else { return Ok(()) };
         active_shields::check_name(&work.host, &work.store, name)?;

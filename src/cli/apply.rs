@@ -17,6 +17,9 @@ use std::path::PathBuf;
 ///
 /// All original values are saved to disk before the first change. If an essential change fails, or
 /// the command is stopped (Ctrl-C, kill), the originals are restored immediately.
+///
+/// If a shield of this name is active, apply changes it: what the command does not repeat is
+/// undone.
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
     /// A plan saved with `cpushield plan -o FILE` (`-` is standard input)
@@ -45,6 +48,7 @@ pub struct ApplyArgs {
 pub(super) const HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield apply --cpus 3", "shield CPU 3"),
+        ("cpushield apply --cpus 2-3", "change the active shield: CPU 2 is added"),
         ("cpushield apply shield.json", "apply a saved plan"),
         ("cpushield apply --cpus 3 --dry-run", "only print the shell commands"),
         ("cpushield apply --all", "apply every shield of the policy"),

@@ -69,6 +69,13 @@ pub enum InapplicableReason {
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
+    /// These CPUs are in the shield that is changed: taking them offline would interrupt its
+    /// programs.
+    ShieldedAlready {
+        /// These CPUs.
+        #[cfg_attr(feature = "schema", schemars(with = "String"))]
+        cpus: CpuSet,
+    },
     /// No core has several threads.
     NoSiblings,
     /// The request takes no SMT siblings offline.
@@ -152,6 +159,13 @@ impl fmt::Display for InapplicableReason {
             Self::CpuFileAbsent { file } => return write!(f, "this machine has no {file}"),
             Self::CpusStayOnline { cpus } => {
                 return write!(f, "CPU {cpus} cannot be taken offline");
+            }
+            Self::ShieldedAlready { cpus } => {
+                return write!(
+                    f,
+                    "CPU {cpus} is shielded already, and this would interrupt its programs; undo \
+                     the shield first"
+                );
             }
             Self::TickOfCpu { cpu } => return write!(f, "the tick of CPU {cpu} cannot be stopped"),
             Self::OnlyWhereSeen { function, parameter } => {

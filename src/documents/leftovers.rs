@@ -1,6 +1,7 @@
 //! [`Leftovers`]: timers that were armed on CPUs before they are shielded. Pure data.
 
 use super::inapplicable::InapplicableReason;
+use super::plan::{NamedShield, list_shields};
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,9 @@ pub struct Leftovers {
         schemars(with = "Option<crate::with_text::WithText<InapplicableReason>>")
     )]
     pub obstacle: Option<InapplicableReason>,
+    /// The other active shields, which the move would interrupt.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<NamedShield>,
 }
 
 impl fmt::Display for Leftovers {
@@ -52,10 +56,17 @@ impl fmt::Display for Leftovers {
         }
         write!(f, "No kernel file shows delayed work items or timers of the timer wheel. ")?;
         match &self.obstacle {
-            None => write!(
+            None if self.others.is_empty() => write!(
                 f,
                 "`--on cpu-hotplug-cycle` moves all of them: it takes the CPU offline and online. \
                  Cost: this stops all CPUs (stop_machine) for an unknown time"
+            ),
+            None => write!(
+                f,
+                "`--on cpu-hotplug-cycle --disturb` moves all of them: it takes the CPU offline \
+                 and online. Cost: this stops all CPUs (stop_machine) for an unknown time, those \
+                 of {} too",
+                list_shields(&self.others)
             ),
             Some(why) => {
                 write!(f, "Taking the CPU offline and online would move them, but {why}")

@@ -119,6 +119,8 @@ pub struct ActiveShields {
     pub replaced: Vec<Step>,
     /// The CPUs of that version; empty if there is none.
     pub replaced_cpus: CpuSet,
+    /// Number of changes that that version found already made, by tunable.
+    pub replaced_already: BTreeMap<String, usize>,
 }
 
 impl ActiveShields {
@@ -139,7 +141,8 @@ impl ActiveShields {
         let steps = version.iter().flat_map(|plan| &plan.steps);
         let steps = steps.filter(|step| step.is_runtime()).cloned();
         let replaced_cpus = version.map(|plan| plan.shield.cpus.clone()).unwrap_or_default();
-        ActiveShields { replaced: steps.collect(), replaced_cpus, ..self }
+        let replaced_already = version.map(|plan| plan.already.clone()).unwrap_or_default();
+        ActiveShields { replaced: steps.collect(), replaced_cpus, replaced_already, ..self }
     }
 
     /// All shielded CPUs.

@@ -1,5 +1,6 @@
 //! What a user should know about a process that was moved, or whose priority was changed. Pure.
 
+use crate::documents::plan::{NamedShield, list_shields};
 use cpushield_linux::{CpuSet, SchedPolicy};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -59,6 +60,11 @@ pub enum ProcessNote {
     GroupChanged {
         /// The cgroup.
         group: String,
+    },
+    /// Its memory moves to the nodes of the shield, which interrupts other active shields.
+    MemoryMoves {
+        /// These shields.
+        others: Vec<NamedShield>,
     },
     /// Its former cgroup is gone, so it is in the root group.
     GroupGone {
@@ -158,6 +164,12 @@ impl fmt::Display for ProcessNote {
             ProcessNote::GroupChanged { group } => {
                 write!(f, "another process moved it to {group}, so it stays there")
             }
+            ProcessNote::MemoryMoves { others } => write!(
+                f,
+                "its memory moves to the nodes of the shield: this queues kernel work on every \
+                 CPU, which interrupts {}",
+                list_shields(others)
+            ),
             ProcessNote::GroupGone { group } => {
                 write!(f, "{group} no longer exists, so it is in the root cgroup")
             }

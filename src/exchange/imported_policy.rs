@@ -57,23 +57,41 @@ pub enum ImportRefusal {
         /// The CPUs of the machine.
         present: CpuSet,
     },
+    /// No online CPU would be left outside the shields.
+    NoHousekeeping {
+        /// The tool.
+        tool: OtherTool,
+        /// The CPUs that it isolates.
+        cpus: CpuSet,
+        /// Where it names the last of them.
+        place: String,
+    },
 }
 
 impl fmt::Display for ImportRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ImportRefusal::NoSuchCpus { tool, cpus, place, present } = self;
-        write!(f, "{place}: {tool} isolates CPU {cpus}, but this machine has only CPU {present}")
+        match self {
+            ImportRefusal::NoSuchCpus { tool, cpus, place, present } => write!(
+                f,
+                "{place}: {tool} isolates CPU {cpus}, but this machine has only CPU {present}"
+            ),
+            ImportRefusal::NoHousekeeping { tool, cpus, place } => write!(
+                f,
+                "{place}: {tool} isolates CPU {cpus}, so no housekeeping CPU would be left"
+            ),
+        }
     }
 }
 
 /// Makes a policy of a setup on this machine.
 ///
 /// # Errors
-/// The machine has none of the CPUs.
+/// The machine has none of the CPUs, or no other online CPU.
 pub fn make_policy(machine: &Machine, setup: &ToolSetup) -> Result<ImportedPolicy, ImportRefusal> {
     let present = machine.topology.present.union(&machine.topology.online);
     let mut draft = PolicyDraft::new(setup);
     let mut shields: Vec<ImportedShield> = Vec::new();
+    let (online, mut taken) = (&machine.topology.online, CpuSet::new());
     for (index, shield) in setup.shields.iter().enumerate() {
         let absent = shield.cpus.difference(&present);
         let cpus = shield.cpus.intersection(&present);
@@ -83,6 +101,12 @@ pub fn make_policy(machine: &Machine, setup: &ToolSetup) -> Result<ImportedPolic
             let (tool, place) = (setup.tool, shield.place.to_string());
             let cpus = shield.cpus.clone();
             return Err(ImportRefusal::NoSuchCpus { tool, cpus, place, present });
+        }
+        taken = taken.union(&cpus);
+        // Part of a recording may not show which CPUs are online.
+        if !online.is_empty() && online.is_subset(&taken) {
+            let (tool, place) = (setup.tool, shield.place.to_string());
+            return Err(ImportRefusal::NoHousekeeping { tool, cpus: taken, place });
         }
         if !present.is_empty() && !absent.is_empty() {
             let place = &shield.place;
@@ -323,6 +347,31 @@ mod tests {
         found.shields[0].cpus = "4-5".parse().unwrap();
         let refusal = make_policy(&machine, &found).unwrap_err().to_string();
         assert_eq!(refusal, "a:1: tuned isolates CPU 4-5, but this machine has only CPU 0-3");
+    }
+
+    #[test]
+    fn a_setup_of_any_tool_without_a_housekeeping_cpu_is_refused() {
+        let mut machine = Machine::default();
+        machine.topology.present = (0..6).collect();
+        machine.topology.online = (0..4).collect();
+        for tool in [OtherTool::Cmdline, OtherTool::Tuned, OtherTool::Cset, OtherTool::Partrt] {
+            let refusal = |lists: &[&str]| {
+                let names = ["a", "b"];
+                let mut found = setup(&names[..lists.len()], Vec::new());
+                found.tool = tool;
+                for (shield, cpus) in found.shields.iter_mut().zip(lists) {
+                    shield.cpus = cpus.parse().unwrap();
+                }
+                make_policy(&machine, &found).err().map(|refusal| refusal.to_string())
+            };
+            let text = |place, cpus| {
+                let why = "so no housekeeping CPU would be left";
+                Some(format!("{place}:1: {tool} isolates CPU {cpus}, {why}"))
+            };
+            assert_eq!(refusal(&["0-3"]), text("a", "0-3"));
+            assert_eq!(refusal(&["0-2", "3"]), text("b", "0-3"));
+            assert_eq!(refusal(&["0-2", "4-5"]), None);
+        }
     }
 
     proptest! {

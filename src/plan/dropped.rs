@@ -1,6 +1,7 @@
 //! Which other shields a change of an active shield interrupts, because its new version drops
 //! settings. Pure.
 
+use super::disturbed::find_disturbed;
 use super::refused::PlanRefusal;
 use crate::documents::plan::{ActiveShields, Disturbance, Plan, PlanWarning, Step};
 use crate::policy::DisturbanceConsent;
@@ -10,16 +11,21 @@ use std::collections::BTreeMap;
 /// What it costs other active shields to restore the settings that the new version drops, by
 /// tunable. A setting that another active shield needs is not restored.
 fn disturbances(plan: &Plan, live: &ActiveShields) -> BTreeMap<String, Disturbance> {
-    let is_kept = |step: &Step| {
-        live.find_same(&step.change).is_some()
-            || plan.steps.iter().any(|new| new.change.is_about_same(&step.change))
-    };
+    let is_kept = |step: &Step| plan.steps.iter().any(|new| new.change.is_about_same(&step.change));
     let dropped = live.replaced.iter().filter(|step| !is_kept(step));
     let dropped = dropped.filter_map(|step| {
-        let effect = tunables::named(&step.tunable)?.disturbs_when_undone()?;
-        Some((step.tunable.clone(), Disturbance::new(effect, &live.shields)))
+        let tunable = tunables::named(&step.tunable)?;
+        let effect = tunable.disturbs_when_undone()?;
+        // A mask that another shield needs too is restored in part.
+        let has_mask = step.now.as_deref().is_some_and(|now| tunable.disturbed_cpus(now).is_some());
+        if !has_mask && live.find_same(&step.change).is_some() {
+            return None;
+        }
+        let shields = find_disturbed(tunable, step.now.as_deref(), &step.change, live);
+        let disturbance = Disturbance::new(effect, &shields);
+        (!shields.is_empty()).then(|| (step.tunable.clone(), disturbance))
     });
-    if live.shields.is_empty() { BTreeMap::new() } else { dropped.collect() }
+    dropped.collect()
 }
 
 fn warning(tunable: String, disturbance: Disturbance) -> PlanWarning {

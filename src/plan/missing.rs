@@ -27,7 +27,7 @@ pub fn missing(
             continue;
         }
         let wants = match tunable.wants(machine, &plan.shield) {
-            WantedChanges::Nothing(_) if asked || plan.has(tunable) => {
+            WantedChanges::Nothing(_) if asked || plan.has(tunable.name()) => {
                 tunable.wants_on_request(machine, &plan.shield)
             }
             wants => wants,
@@ -80,21 +80,21 @@ impl Plan {
     }
 
     /// Whether a tunable changed something, or found it already done.
-    fn has(&self, tunable: &dyn Tunable) -> bool {
-        let name = tunable.name();
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
         self.already.contains_key(name) || self.steps.iter().any(|step| step.tunable == name)
     }
 
     /// Whether a tunable is only used when the user names it, because it is risky.
     fn is_risky_addition(&self, tunable: &dyn Tunable) -> bool {
-        !self.has(tunable)
+        !self.has(tunable.name())
             && tunable.optional(self.shield.workload).is_some()
             && tunable.risk() == Risk::Medium
     }
 
     /// Whether the shield includes a tunable: it changed something, or it had nothing to do.
     fn includes(&self, tunable: &dyn Tunable) -> bool {
-        self.has(tunable) || tunable.optional(self.shield.workload).is_none()
+        self.has(tunable.name()) || tunable.optional(self.shield.workload).is_none()
     }
 }
 

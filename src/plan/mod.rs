@@ -6,6 +6,7 @@ mod candidates;
 mod choice_notes;
 mod choose;
 mod comma_list;
+mod disturbed;
 mod dropped;
 mod evidence_limits;
 #[cfg(test)]
@@ -23,6 +24,7 @@ mod policy_plans;
 mod properties;
 mod readiness;
 mod refused;
+mod repeated_cycles;
 mod sibling_refusal;
 mod siblings;
 mod sites;
@@ -32,6 +34,7 @@ pub use alternatives::alternatives;
 pub use candidates::list_candidates;
 use choose::choose_with_others;
 pub use choose::{CpuChoice, check_online, choose};
+use disturbed::find_disturbance;
 pub use dropped::check_dropped;
 use evidence_limits::find_evidence_limits;
 pub use free_cpus::find_free_cpus;
@@ -41,9 +44,11 @@ pub use parse::{PlanError, PlanFault};
 pub use policy_plans::{PlannedShield, PolicyRefusal, WantedShield, plan_policy};
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;
+use repeated_cycles::settle_cycles;
 pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 
 use crate::change::Change;
+use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{CgroupMode, Machine};
 use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
 use crate::registry::nearest;
@@ -117,7 +122,7 @@ pub fn plan_choice(
     plan.accept_dropped(live, request.disturbance)?;
     plan.warn_of_moved_memory(machine, live);
     plan.warn_of_new_kthreads(machine);
-    plan.warn_of_leftovers(machine, request);
+    plan.warn_of_leftovers((machine, live), request);
     Ok(plan)
 }
 
@@ -137,7 +142,8 @@ pub fn plan_version(
         _ => None,
     });
     let warnings = warnings.collect();
-    let steps = before.steps.iter().map(|step| (step.tunable.clone(), true));
+    let made = before.steps.iter().map(|step| &step.tunable).chain(before.already.keys());
+    let made = made.map(|tunable| (tunable.clone(), true));
     let off = before.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SwitchedOff);
     let off = off.map(|skipped| (skipped.tunable.clone(), false));
     let request = ShieldRequest {
@@ -145,7 +151,7 @@ pub fn plan_version(
         cpus: Some(shield.cpus.clone()),
         balance: shield.balanced,
         workload: shield.workload,
-        tunables: steps.chain(off).collect(),
+        tunables: made.chain(off).collect(),
         operators,
         // What was in force before is restored, whatever the cost.
         disturbance: DisturbanceConsent::Given,
@@ -191,23 +197,6 @@ fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusa
     }
 }
 
-/// What the changes of a tunable cost other active shields; `None` if they cost nothing, for
-/// example because they have already been made.
-fn disturbance(
-    tunable: &dyn Tunable,
-    wants: &WantedChanges,
-    live: &ActiveShields,
-) -> Option<Disturbance> {
-    let effect = tunable.disturbs_others()?;
-    let WantedChanges::Changes(wanted) = wants else { return None };
-    let is_made = |change: &Change| live.replaced.iter().any(|step| step.change == *change);
-    let is_new = |it: &WantedChange| !it.already && !is_made(&it.change);
-    if live.shields.is_empty() || !wanted.iter().any(is_new) {
-        return None;
-    }
-    Some(Disturbance::new(effect, &live.shields))
-}
-
 /// Makes a step from a change that a tunable wants.
 fn step(tunable: &dyn Tunable, wanted: WantedChange) -> Step {
     Step {
@@ -248,7 +237,19 @@ impl Plan {
             (Some(true), _) => tunable.wants_on_request(machine, &self.shield),
             (None, None) => tunable.wants(machine, &self.shield),
         };
-        if let Some(disturbance) = disturbance(tunable, &wants, live) {
+        let (wants, kept) = settle_cycles(name, wants, live);
+        if !kept.is_empty() {
+            let why = InapplicableReason::ShieldedAlready { cpus: kept };
+            if asked == Some(true) {
+                let (tunable, reason) = (name.to_owned(), why.clone());
+                self.warnings.push(PlanWarning::RequestInapplicable { tunable, reason });
+            }
+            self.skip(tunable, SkipReason::Inapplicable { why });
+            if matches!(&wants, WantedChanges::Changes(wanted) if wanted.is_empty()) {
+                return;
+            }
+        }
+        if let Some(disturbance) = find_disturbance(tunable, &wants, live) {
             match request.disturbance {
                 DisturbanceConsent::Given => {
                     let tunable = name.to_owned();
@@ -304,7 +305,8 @@ impl Plan {
         let old = live.replaced.iter().find_map(|step| step.change.shield_mems());
         let (Some(from), Some(to)) = (old, new) else { return };
         if machine.cgroup.mode == CgroupMode::V2 && !from.is_subset(&to) {
-            self.warnings.push(PlanWarning::MemoryMoves { from, to });
+            let others = live.shields.iter().map(NamedShield::from).collect();
+            self.warnings.push(PlanWarning::MemoryMoves { from, to, others });
         }
     }
 
@@ -335,11 +337,21 @@ impl Plan {
 
     /// Warns of timers that were armed on the CPUs before. They stay there unless the CPUs go
     /// offline once.
-    fn warn_of_leftovers(&mut self, machine: &Machine, request: &ShieldRequest) {
-        if !request.tunables.contains_key("cpu-hotplug-cycle") {
-            let leftovers = leftovers(machine, &self.shield);
-            self.warnings.extend(leftovers.map(PlanWarning::Leftovers));
+    fn warn_of_leftovers(
+        &mut self,
+        (machine, live): (&Machine, &ActiveShields),
+        request: &ShieldRequest,
+    ) {
+        if request.tunables.contains_key("cpu-hotplug-cycle") {
+            return;
         }
+        let Some(mut leftovers) = leftovers(machine, &self.shield) else { return };
+        let kept = self.shield.cpus.intersection(&live.replaced_cpus);
+        if leftovers.obstacle.is_none() && !kept.is_empty() {
+            leftovers.obstacle = Some(InapplicableReason::ShieldedAlready { cpus: kept });
+        }
+        leftovers.others = live.shields.iter().map(NamedShield::from).collect();
+        self.warnings.push(PlanWarning::Leftovers(leftovers));
     }
 
     /// Adds the changes that one tunable wants, and what remains in spite of it.
@@ -387,7 +399,6 @@ impl Plan {
 mod tests {
     use super::fake::{irq, machine, plain, thread};
     use super::*;
-    use crate::documents::inapplicable::InapplicableReason;
     use crate::documents::leftovers::Leftovers;
     use crate::documents::machine::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
     use crate::policy::{Siblings, Workload};
@@ -495,16 +506,55 @@ mod tests {
         let tunable = "cpu-hotplug-cycle".to_owned();
         let warned = PlanWarning::InterruptsShields { tunable, disturbance };
         assert!(cycles(&given) && given.warnings.contains(&warned), "{:?}", given.warnings);
-        // What the version before has done interrupts nothing again.
+        // What the version before has done is not repeated, and counts as made.
         let again = live.clone().replacing(Some(&given));
         let again = plan_with_others(&machine, &request("b", "2", no), &again).unwrap();
-        assert!(cycles(&again), "{:?}", again.skipped);
+        let made = |plan: &Plan| plan.already.get("cpu-hotplug-cycle").copied();
+        assert_eq!((cycles(&again), made(&again)), (false, Some(1)), "{:?}", again.skipped);
+        let third = live.clone().replacing(Some(&again));
+        let third = plan_with_others(&machine, &request("b", "2", yes), &third).unwrap();
+        assert_eq!((cycles(&third), made(&third)), (false, Some(1)), "{:?}", third.skipped);
         // Requests that have nothing to do with others stay what they are.
         let mut off = request("b", "2", no);
         off.tunables.insert("cpu-hotplug-cycle".to_owned(), false);
         let off = plan_with_others(&machine, &off, &live).unwrap();
         let skipped = off.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
         assert_eq!(skipped.reason, SkipReason::SwitchedOff);
+    }
+
+    #[test]
+    fn a_cpu_that_is_shielded_already_is_not_taken_offline() {
+        let mut machine = four();
+        for cpu in 2..4 {
+            let online = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+            machine.settings.insert(online, TunableReading::Value("1".to_owned()));
+        }
+        let request = |cpus: &str, on: bool, disturbance| ShieldRequest {
+            cpus: Some(cpus.parse().unwrap()),
+            tunables: on.then(|| ("cpu-hotplug-cycle".to_owned(), true)).into_iter().collect(),
+            disturbance,
+            ..ShieldRequest::default()
+        };
+        let (no, yes) = (DisturbanceConsent::NotGiven, DisturbanceConsent::Given);
+        let spared = plan(&machine, &request("3", false, no)).unwrap();
+        let live = ActiveShields::default().replacing(Some(&spared));
+        for (cpus, cycled) in [("3", vec![]), ("2-3", vec![Change::CycleCpu { cpu: 2 }])] {
+            for disturbance in [no, yes] {
+                let plan = plan_with_others(&machine, &request(cpus, true, disturbance), &live);
+                let plan = plan.unwrap();
+                let steps = plan.steps.iter().map(|step| step.change.clone());
+                let steps: Vec<Change> =
+                    steps.filter(|change| matches!(change, Change::CycleCpu { .. })).collect();
+                assert_eq!(steps, cycled);
+                assert!(!plan.already.contains_key("cpu-hotplug-cycle"), "{:?}", plan.already);
+                let why = InapplicableReason::ShieldedAlready { cpus: fake::set("3") };
+                let (tunable, reason) = ("cpu-hotplug-cycle".to_owned(), why.clone());
+                let warning = PlanWarning::RequestInapplicable { tunable, reason };
+                assert!(plan.warnings.contains(&warning), "{:?}", plan.warnings);
+                let skipped = plan.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle");
+                assert_eq!(skipped.unwrap().reason, SkipReason::Inapplicable { why });
+            }
+        }
     }
 
     #[test]
@@ -580,6 +630,17 @@ mod tests {
                 "{before} to {after}: {warnings:?}"
             );
         }
+        // Next to another shield.
+        (machine.cgroup.mode, machine.cgroup.systemd) = (CgroupMode::V2, false);
+        let other = ShieldRequest { name: "other".to_owned(), ..request("2") };
+        let others = [plan(&machine, &other).unwrap()];
+        let old = plan(&machine, &request("3")).unwrap();
+        let live = ActiveShields::new(&others).replacing(Some(&old));
+        let warnings = plan_with_others(&machine, &request("1"), &live).unwrap().warnings;
+        let warning = warnings.iter().find(|warning| is_move(warning)).unwrap().to_string();
+        let end = "may stay behind. This queues kernel work on every CPU and interrupts shield \
+                   other (CPU 2)";
+        assert!(warning.ends_with(end), "{warning}");
     }
 
     #[test]
@@ -622,13 +683,14 @@ mod tests {
         let online = "/sys/devices/system/cpu/cpu3/online".to_owned();
         machine.settings.insert(online, TunableReading::Value("1".to_owned()));
         let cpus = fake::set("3");
-        let unread = Leftovers { cpus: cpus.clone(), seen: None, obstacle: None };
-        assert_eq!(warned(&machine, false), Some(unread));
+        let others = Vec::new();
+        let unread = Leftovers { cpus: cpus.clone(), seen: None, obstacle: None, others };
+        assert_eq!(warned(&machine, false), Some(unread.clone()));
         let text = "cpu: 1\n #0: <1>, other, S:01\ncpu: 3\n #0: <2>, tick_nohz_handler, S:01\n \
                     #1: <3>, psi_timer, S:01\n #2: <4>, psi_timer, S:01\n #3: <5>, perf, S:01\n";
         machine.timers = Some(cpushield_linux::text::timer_list::parse(text));
         let seen = [("perf", 1), ("psi_timer", 2)].map(|(name, count)| (name.to_owned(), count));
-        let read = Leftovers { seen: Some(BTreeMap::from(seen)), cpus, obstacle: None };
+        let read = Leftovers { seen: Some(BTreeMap::from(seen)), cpus, ..unread };
         assert_eq!(warned(&machine, false), Some(read.clone()));
         let expected = "timers and delayed work items that were armed on CPU 3 re-arm there. Seen: \
                         perf, psi_timer (2). No kernel file shows delayed work items or timers of \
@@ -636,6 +698,12 @@ mod tests {
                         CPU offline and online. Cost: this stops all CPUs (stop_machine) for an \
                         unknown time";
         assert_eq!(read.to_string(), expected);
+        let (name, cpus) = ("a".to_owned(), fake::set("1"));
+        let next_to = Leftovers { others: vec![NamedShield { name, cpus }], ..read.clone() };
+        let (_, consent) = expected.split_once("`--on cpu-hotplug-cycle`").unwrap();
+        let consent =
+            format!("`--on cpu-hotplug-cycle --disturb`{consent}, those of shield a (CPU 1) too");
+        assert!(next_to.to_string().ends_with(&consent), "{next_to}");
         assert_eq!(warned(&machine, true), None);
         // If the cycle is impossible, the reason is given. A CPU that does not tick needs none.
         machine.cgroup.mode = CgroupMode::V1;

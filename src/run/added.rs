@@ -3,7 +3,7 @@
 
 use super::confine::confine;
 use super::order::{PRIORITY_MAX, order};
-use super::placement::check_move;
+use super::placement::{check_move, memory_note};
 use super::record::{AddedThread, OpenRecord};
 use super::removed::{GoneGroup, move_out};
 use super::spread::ThreadSpread;
@@ -48,7 +48,10 @@ pub fn add(
     let mut spread = (onto == CpuAssignment::All).then(|| ThreadSpread::new(&cpus));
     let way_in = WayIn { place, cpus: &cpus, left: &left };
     match move_in(host, &mut open, &way_in, &task, spread.as_mut()) {
-        Ok((threads, notes)) => Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes }),
+        Ok((threads, mut notes)) => {
+            notes.extend(memory_note(host, store, place));
+            Ok(MovedProcess { tid, comm: task.comm, threads, cpus, notes })
+        }
         Err(error) => {
             // The first error is reported; what cannot be restored stays on record.
             let _ = move_out(host, &mut open, place, &task, GoneGroup::Refused);

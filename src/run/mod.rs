@@ -45,7 +45,7 @@ pub use left::{programs_in_shield, still_running};
 pub use limits::{check as check_policy, sentences as limits};
 pub use operator::*;
 pub use order::{KernelThread, PRIORITY_MAX, StartRequirements, is_vital, order};
-pub use placement::{ChosenCpu, ShieldPlacement, check_move};
+pub use placement::{ChosenCpu, ShieldPlacement, check_move, memory_note};
 pub use raise::threads;
 pub use record::{AddedThread, PriorityNeed, RunRecord};
 pub use removed::{ReleasedPrograms, release, remove};

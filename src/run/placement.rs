@@ -2,8 +2,9 @@
 
 use super::RunError;
 use crate::apply;
-use crate::documents::plan::{Plan, Shield};
-use cpushield_linux::{CpuSet, Host};
+use crate::documents::plan::{NamedShield, Plan, Shield};
+use crate::documents::process_note::ProcessNote;
+use cpushield_linux::{CpuSet, Host, Store};
 use std::collections::BTreeMap;
 
 /// The cgroup and the CPUs for programs of a shield.
@@ -39,6 +40,18 @@ pub fn check_move(host: &Host, group: &str) -> Result<(), RunError> {
         None => Ok(()),
         Some(why) => Err(RunError::NoMove { group: group.to_owned(), why }),
     }
+}
+
+/// The note about other active shields that the kernel interrupts when a program enters the group
+/// of this one and its pages move; `None` if they stay, or if no other shield is active.
+#[must_use]
+pub fn memory_note(host: &Host, store: &Store, place: &ShieldPlacement) -> Option<ProcessNote> {
+    let group = place.group.as_ref()?;
+    let plans = apply::active_plans(host, store).unwrap_or_default();
+    let others = plans.iter().map(|plan| NamedShield::from(&plan.shield));
+    let others: Vec<NamedShield> = others.filter(|other| other.name != place.name).collect();
+    let is_note = !others.is_empty() && apply::moves_memory(host, group);
+    is_note.then_some(ProcessNote::MemoryMoves { others })
 }
 
 /// The CPU of a program.

@@ -71,9 +71,9 @@ of these beforehand and restores them immediately afterwards. It reports what it
 undo tries again.
 
 Cost: all CPUs stop for a moment, including those of other shields (stop_machine). So apply skips
-this step while another shield is active, unless you pass `--disturb`. The kernel moves programs
-that are pinned to that CPU alone; undo restores their affinity. `perf` counters that count only on
-that CPU stop.
+this step while another shield is active, unless you pass `--disturb`. A change of an active shield
+takes this step only for the CPUs that it adds. The kernel moves programs that are pinned to that
+CPU alone; undo restores their affinity. `perf` counters that count only on that CPU stop.
 
 Source: takedown_cpu() and stop_machine_cpuslocked() in kernel/cpu.c, timers_dead_cpu() in
 kernel/time/timer.c, tmigr_is_isolated() in

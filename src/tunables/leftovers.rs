@@ -26,5 +26,5 @@ pub(super) fn collect(
         }
         seen
     });
-    Leftovers { cpus: shield.cpus.clone(), seen, obstacle }
+    Leftovers { cpus: shield.cpus.clone(), seen, obstacle, others: Vec::new() }
 }

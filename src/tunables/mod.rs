@@ -53,6 +53,7 @@ use crate::documents::plan::{
 };
 use crate::policy::Workload;
 use crate::registry;
+use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
 /// One setting of the kernel or the machine.
@@ -90,6 +91,11 @@ pub trait Tunable: Sync {
     /// The same for the restoration of what it changed.
     fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
         self.disturbs_others()
+    }
+    /// The CPUs that it disturbs when it replaces this value of a setting; `None` if all. Then it
+    /// disturbs no shield that has the tunable.
+    fn disturbed_cpus(&self, _now: &str) -> Option<CpuSet> {
+        None
     }
     /// The changes that it wants on this machine for this shield.
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;

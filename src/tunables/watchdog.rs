@@ -7,7 +7,7 @@ use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
-use crate::documents::plan::Shield;
+use crate::documents::plan::{MachineWideEffect, Shield};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::WATCHDOG_CPUMASK;
 
@@ -26,7 +26,8 @@ non-maskable interrupt about every ten seconds of busy time. apply removes the s
 
 Cost: the lockup detectors do not report a shielded CPU that hangs in the kernel. The stall detector
 of RCU still does. The write runs a work item on each CPU of the old mask, which interrupts other
-shields that have this tunable off.
+shields that have this tunable off. So apply leaves it out while such a shield is active, unless you
+pass `--disturb`.
 
 Source: watchdog_timer_fn() and lockup_detector_reconfigure() in kernel/watchdog.c (6.12);
 Documentation/admin-guide/lockup-watchdogs.rst; Documentation/RCU/stallwarn.rst.";
@@ -63,6 +64,14 @@ impl Tunable for Watchdog {
 
     fn risk(&self) -> Risk {
         Risk::Low
+    }
+
+    fn disturbs_others(&self) -> Option<MachineWideEffect> {
+        Some(MachineWideEffect::QueuesWorkWhereWatched)
+    }
+
+    fn disturbed_cpus(&self, now: &str) -> Option<CpuSet> {
+        now.parse().ok()
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -7,6 +7,8 @@ use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence};
 use crate::documents::plan::{Plan, Shield};
 use crate::documents::shield_status::UnfinishedWork;
 use crate::failure::Failure;
+use crate::plan::PlanRefusal;
+use crate::policy::is_shield_name;
 use crate::run::{self, RunError};
 use cpushield_linux::{CpuSet, Host, Store};
 use std::time::Duration;
@@ -78,8 +80,11 @@ pub(super) fn shields_of(
 /// Checks that a shield of this name, whole or incomplete, is live.
 ///
 /// # Errors
-/// None is, or the journal cannot be read.
+/// The name is not valid, none is live, or the journal cannot be read.
 pub fn check_name(host: &Host, store: &Store, name: &str) -> Result<(), Failure> {
+    if !is_shield_name(name) {
+        return Err(PlanRefusal::BadName { name: name.to_owned() }.into());
+    }
     let shields = known_shields(host, store)?;
     let names: Vec<String> = shields.into_iter().map(|shield| shield.name).collect();
     match names.iter().any(|live| live == name) {

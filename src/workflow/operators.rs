@@ -5,12 +5,14 @@ use super::WorkContext;
 use super::program_request::{ProgramCpus, ProgramRequest, explain_busy};
 use crate::apply::{PublicShield, PublicState, read_public_state};
 use crate::documents::moved_process::MovedProcess;
+use crate::documents::process_note::ProcessNote;
 use crate::failure::Failure;
 use crate::plan::alternatives;
 use crate::policy::{OperatorName, ShieldOperators};
 use crate::run::{
     self, HelperCaller, OPERATOR_COMMAND, OPERATOR_TIMEOUT, OperatorAnswer, OperatorRefusal,
-    OperatorRequest, ProgramStart, RunError, ShieldPlacement, operator_socket, sudoers_line,
+    OperatorRequest, PRIORITY_MAX, ProgramStart, RunError, ShieldPlacement, operator_socket,
+    sudoers_line,
 };
 use cpushield_linux::processes::operator_socket::OperatorConnection;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, processes::inherited, processes::process};
@@ -70,6 +72,12 @@ fn enter_as_operator(
 ) -> Result<ProgramStart, Failure> {
     let WorkContext { ui, host, .. } = work;
     let priority = find_priority(request)?;
+    if let (Some(asked), Some(priority)) = (request.policy, priority) {
+        let given = SchedPolicy::Fifo { priority };
+        if asked != given {
+            ui.status(&ProcessNote::PriorityLowered { asked, given }.to_string());
+        }
+    }
     let public = choose_shield(work, denied)?;
     let group = public.group.clone();
     let place = ShieldPlacement::of_group(host, &public.shield, group);
@@ -150,13 +158,14 @@ pub(super) fn remove_as_operator(
     moved.collect()
 }
 
-/// The priority that an operator requests. Other policies, and other users, need root.
+/// The priority that an operator requests, at most the highest one that root gives. Other policies,
+/// and other users, need root.
 fn find_priority(request: &ProgramRequest) -> Result<Option<u32>, Failure> {
     if request.user.is_some() {
         return Err(only_root("--user"));
     }
     match request.policy {
-        Some(SchedPolicy::Fifo { priority }) => Ok(Some(priority)),
+        Some(SchedPolicy::Fifo { priority }) => Ok(Some(priority.min(PRIORITY_MAX))),
         None | Some(SchedPolicy::Other { .. }) => Ok(None),
         Some(_) => Err(only_root("a scheduling policy other than --fifo and --nice")),
     }
@@ -297,6 +306,21 @@ fn list_rules(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_operator_asks_for_no_priority_that_the_helper_never_gives() {
+        for (asked, requested) in [(1, 1), (98, 98), (99, 98)] {
+            let request = ProgramRequest {
+                cpus: ProgramCpus::One(None),
+                policy: Some(SchedPolicy::Fifo { priority: asked }),
+                own_priority: None,
+                user: None,
+                lock_memory: false,
+                command: Vec::new(),
+            };
+            assert_eq!(find_priority(&request).ok(), Some(Some(requested)));
+        }
+    }
 
     #[test]
     fn a_denied_user_learns_what_would_permit_it() {

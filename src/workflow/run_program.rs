@@ -75,6 +75,9 @@ fn prepare(
         }
     };
     place.check_online(host, &cpus)?;
+    if let Some(note) = run::memory_note(host, store, &place) {
+        ui.status(&note.to_string());
+    }
     let user = request.user.as_deref().map(|user| run::look_up(host, user)).transpose()?;
     let ceiling = match (requested, request.own_priority) {
         (None, Some(priority)) => SchedPolicy::Fifo { priority },

@@ -5,7 +5,7 @@ use super::shield_options::policy_shields;
 use crate::apply::{self, UndoError};
 use crate::documents::applied::{ChangeFate, ShieldNote, UndoneShield, UnrestoredChanges};
 use crate::documents::count_text::many;
-use crate::documents::plan::{Disturbance, Shield};
+use crate::documents::plan::{Disturbance, MachineWideEffect, Shield};
 use crate::failure::{Failure, FailureKind};
 use crate::latency::TracerRecovery;
 use crate::run::ReleasedPrograms;
@@ -57,8 +57,16 @@ fn note_interruptions(work: &WorkContext<'_>, undone: &mut [UndoneShield]) {
         let restored: BTreeSet<&str> = restored.map(|step| step.tunable.as_str()).collect();
         let notes = restored.into_iter().filter_map(|tunable| {
             let effect = tunables::named(tunable)?.disturbs_when_undone()?;
-            let disturbance = Disturbance::new(effect, &others);
-            Some(ShieldNote::Interrupted { tunable: tunable.to_owned(), disturbance })
+            let is_mask = effect == MachineWideEffect::QueuesWorkWhereWatched;
+            let has_it = |shield: &&Shield| {
+                let plan = plans.iter().find(|plan| plan.shield.name == shield.name);
+                is_mask && plan.is_some_and(|plan| plan.has(tunable))
+            };
+            let disturbed: Vec<Shield> =
+                others.iter().filter(|shield| !has_it(shield)).cloned().collect();
+            let disturbance = Disturbance::new(effect, &disturbed);
+            (!disturbed.is_empty())
+                .then(|| ShieldNote::Interrupted { tunable: tunable.to_owned(), disturbance })
         });
         let notes: Vec<ShieldNote> = notes.collect();
         undone.notes.extend(notes);

@@ -2,9 +2,14 @@
 
 use super::WorkContext;
 use super::active_shields::known_shields;
+use crate::documents::plan::{NamedShield, list_shields};
 use crate::failure::Failure;
 use crate::policy::DisturbanceConsent;
-use cpushield_linux::CpuSet;
+use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::{CpuSet, Host};
+
+/// The kernel on which the interruptions were counted (docs/measurements/neighbours.md).
+const MEASURED: KernelVersion = KernelVersion::new(6, 12);
 
 /// Checks that a trace on these CPUs interrupts no other active shield, or that the user consents.
 /// Arming and disarming tracepoints patches the kernel's code, which interrupts every online CPU
@@ -24,15 +29,29 @@ pub fn check_disturbance(
         return Ok(());
     }
     let shields = known_shields(&work.host, &work.store)?;
-    let Some(other) = shields.iter().find(|shield| !shield.cpus.intersects(watched)) else {
+    let others = shields.iter().filter(|shield| !shield.cpus.intersects(watched));
+    let others: Vec<NamedShield> = others.map(NamedShield::from).collect();
+    if others.is_empty() {
         return Ok(());
-    };
+    }
     let message = format!(
-        "the trace would interrupt CPU {} of shield {}: starting a trace patches the kernel's \
-         code, and this interrupts every CPU (900 to 1,400 times per verify on Linux 6.12)",
-        other.cpus, other.name
+        "the trace would interrupt {}: starting a trace patches the kernel's code, and this \
+         interrupts every CPU ({})",
+        list_shields(&others),
+        describe_measured(&work.host)
     );
     Err(Failure::machine(message)
         .hint("accept the interruption: --disturb")
         .hint("or use counters alone, which interrupt no CPU: cpushield watch"))
+}
+
+/// How often a trace interrupts a CPU, as far as that was measured.
+fn describe_measured(host: &Host) -> String {
+    let release = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let counts = format!("900 to 1,400 times per verify on Linux {MEASURED}");
+    match KernelVersion::from_release(&release) {
+        Some(MEASURED) => counts,
+        Some(other) => format!("{counts}; not measured on Linux {other}"),
+        None => format!("{counts}; not measured on other kernels"),
+    }
 }

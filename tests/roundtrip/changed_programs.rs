@@ -22,12 +22,12 @@ const KERNEL_THREADS: &[(i32, &str, &str, u32)] = &[
     (19, "rcub/0", "0-1", 1),
 ];
 /// Two programs in the group `mine`.
-const FIRST: i32 = 300;
+pub(crate) const FIRST: i32 = 300;
 const SECOND: i32 = 301;
 const GROUP: &str = "/sys/fs/cgroup/mine";
 
 /// A machine with these kernel threads and programs, which have these priorities.
-fn machine(remembers: bool, priorities: [u32; 2]) -> Bench {
+pub(crate) fn machine(remembers: bool, priorities: [u32; 2]) -> Bench {
     let mut tree = if remembers { trees::remembering() } else { trees::v2() };
     let policy = |priority| if priority == 0 { (0, 0) } else { (1, priority) };
     for (tid, comm, cpus, priority) in KERNEL_THREADS {
@@ -45,7 +45,7 @@ fn machine(remembers: bool, priorities: [u32; 2]) -> Bench {
     bench
 }
 
-fn cpus(list: &str) -> CpuSet {
+pub(crate) fn cpus(list: &str) -> CpuSet {
     list.parse().unwrap()
 }
 
@@ -75,7 +75,7 @@ fn plan(bench: &Bench, name: &str, list: &str) -> Plan {
     plan
 }
 
-fn shield(bench: &Bench, name: &str, list: &str) {
+pub(crate) fn shield(bench: &Bench, name: &str, list: &str) {
     bench.apply(&bench.host(), &plan(bench, name, list)).unwrap();
 }
 
@@ -84,25 +84,30 @@ fn place(bench: &Bench, name: &str) -> ShieldPlacement {
     ShieldPlacement::new(&bench.host(), &plan)
 }
 
-fn add(bench: &Bench, name: &str, tid: i32, onto: CpuAssignment) -> Result<usize, RunError> {
+pub(crate) fn add(
+    bench: &Bench,
+    name: &str,
+    tid: i32,
+    onto: CpuAssignment,
+) -> Result<usize, RunError> {
     let added = run::add(&bench.host(), &bench.store(), &place(bench, name), tid, onto);
     added.map(|moved| moved.threads)
 }
 
 const ONE: CpuAssignment = CpuAssignment::One(None);
 
-fn version(bench: &Bench, name: &str, list: &str) -> (VersionChange, Plan) {
+pub(crate) fn version(bench: &Bench, name: &str, list: &str) -> (VersionChange, Plan) {
     let old = run::shield(&bench.host(), &bench.store(), Some(name)).unwrap();
     let new = plan(bench, name, list);
     (VersionChange::new(&bench.host(), &old, &new).unwrap(), new)
 }
 
-fn replace(bench: &Bench, host: &Host, plan: &Plan) -> bool {
+pub(crate) fn replace(bench: &Bench, host: &Host, plan: &Plan) -> bool {
     apply::replace(host, &bench.store(), plan, &mut |_| {}).is_ok()
 }
 
 /// Changes a shield, as the command does it.
-fn change(bench: &Bench, name: &str, list: &str) {
+pub(crate) fn change(bench: &Bench, name: &str, list: &str) {
     let (host, store) = (bench.host(), bench.store());
     let (mut change, new) = version(bench, name, list);
     change.prepare(&host, &store).unwrap();
@@ -110,14 +115,14 @@ fn change(bench: &Bench, name: &str, list: &str) {
     assert_eq!(change.finish(&host, &store), Vec::<ShieldNote>::new());
 }
 
-fn undo(bench: &Bench, name: &str) {
+pub(crate) fn undo(bench: &Bench, name: &str) {
     run::release(&bench.host(), &bench.store(), Some(name)).unwrap();
     let undone = apply::undo(&bench.host(), &bench.store(), Some(name)).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
 }
 
 #[track_caller]
-fn has(bench: &Bench, tid: i32, list: &str) {
+pub(crate) fn has(bench: &Bench, tid: i32, list: &str) {
     assert_eq!(bench.host().affinity(tid).unwrap(), cpus(list), "{tid}");
 }
 
@@ -222,22 +227,6 @@ fn a_program_that_would_starve_the_kernel_is_not_moved() {
     let reasons: Vec<_> = change.in_the_way.iter().map(|thread| &thread.reason).collect();
     assert_eq!(reasons, [&NoPlaceReason::NoPriorityAbove { priority: 99 }]);
     assert!(reasons[0].is_unsafe());
-}
-
-#[test]
-fn a_program_with_a_deadline_is_in_the_way_of_a_change_of_the_cpus() {
-    let bench = machine(false, [0, 0]);
-    shield(&bench, "a", "2-3");
-    add(&bench, "a", FIRST, CpuAssignment::All).unwrap();
-    let (runtime_ns, deadline_ns, period_ns) = (1_000_000, 10_000_000, 10_000_000);
-    let deadline = SchedPolicy::Deadline { runtime_ns, deadline_ns, period_ns };
-    bench.host().set_scheduling(FIRST, deadline).unwrap();
-    let (change, _) = version(&bench, "a", "3");
-    let reasons: Vec<_> = change.in_the_way.iter().map(|thread| &thread.reason).collect();
-    assert_eq!(reasons, [&NoPlaceReason::Deadline]);
-    let text = change.in_the_way[0].to_string();
-    assert!(text.contains("runs under SCHED_DEADLINE, and the kernel admitted it"), "{text}");
-    assert_eq!(version(&bench, "a", "2-3").0.in_the_way, []);
 }
 
 /// The CPUs of both programs, and the kernel's threads that are raised.

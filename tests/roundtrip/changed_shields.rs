@@ -3,15 +3,22 @@
 
 use crate::bench::{Bench, Tree, disturbed_writes, every_write, few_disturbed_writes, same};
 use crate::many_shields::{
-    NAMES, Prepared, Recorded, machines, plan_shield, plan_with, same_apart_from_irq_threads,
+    NAMES, Prepared, Recorded, bench_of, machines, plan_shield, plan_version, plan_with,
+    same_apart_from_irq_threads,
 };
-use cpushield::apply::{self, AppliedPlan, ApplyError, UndoError};
+use cpushield::apply::{self, AppliedPlan, ApplyError, ShieldNote, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{Plan, Step};
 use cpushield::policy::ShieldRequest;
 use cpushield::run;
+use cpushield::ui::{OutputFormat, StatusLines, Ui};
+use cpushield::workflow::WorkContext;
+use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source};
+use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::rc::Rc;
 
 /// The CPUs of a version before a change and after it.
@@ -252,7 +259,8 @@ fn the_cpus_that_a_shield_keeps_never_lose_their_partition() {
     for (machine, others) in cases() {
         for versions in Versions::all(&machine) {
             let bench = versions.before(&machine, &others);
-            let plan = versions.plan(&bench);
+            let request = |all| ShieldRequest { cpus: Some(versions.after.clone()), ..all };
+            let plan = plan_version(&bench, NAMES[0], true, request).unwrap();
             let applied = replace(&bench, &bench.host(), &plan).unwrap();
             let partition = applied.steps.iter().find(|step| {
                 let change = plan.steps.get(step.done.step - first_step(&applied));
@@ -349,4 +357,87 @@ fn a_killed_change_is_ended_or_undone() {
             same(&machine.tree_with_shields(&[]), &bench.tree(), &when);
         }
     }
+}
+
+/// The recorded machine with SMT, whose plans take CPUs of `nohz_full=` offline once.
+fn smt_bench() -> Bench {
+    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
+    bench_of(&machines.join("6.12-rt-smt/root"))
+}
+
+/// Makes every further write to the switch of a CPU fail.
+fn keep_online(bench: &Bench, cpus: &CpuSet) {
+    let errors = bench.scratch.0.join("root/errors.tsv");
+    let mut text = fs::read_to_string(&errors).unwrap();
+    for cpu in cpus.iter() {
+        text.push_str(&format!("write\t/sys/devices/system/cpu/cpu{cpu}/online\tEBUSY\n"));
+    }
+    fs::write(errors, text).unwrap();
+}
+
+fn cycled(plan: &Plan) -> CpuSet {
+    let cpus = plan.steps.iter().filter_map(|step| match step.change {
+        Change::CycleCpu { cpu } => Some(cpu),
+        _ => None,
+    });
+    cpus.collect()
+}
+
+#[test]
+fn a_change_takes_only_added_cpus_offline() {
+    for (before, after, added) in [("6", "6-7", "7"), ("6-7", "6", ""), ("6", "7", "7")] {
+        for is_saved in [false, true] {
+            let when = format!("{before} to {after}, from a saved plan: {is_saved}");
+            let (before, after): (CpuSet, CpuSet) =
+                (before.parse().unwrap(), after.parse().unwrap());
+            let added = if added.is_empty() { CpuSet::new() } else { added.parse().unwrap() };
+            let bench = smt_bench();
+            let first = plan_shield(&bench, NAMES[0], Some(&before)).unwrap();
+            assert_eq!(cycled(&first), before, "{when}");
+            bench.apply(&bench.host(), &first).unwrap();
+            keep_online(&bench, &before);
+            let request = |all| ShieldRequest { cpus: Some(after.clone()), ..all };
+            let plan = plan_version(&bench, NAMES[0], !is_saved, request).unwrap();
+            assert_eq!(
+                cycled(&plan),
+                if is_saved { after.clone() } else { added.clone() },
+                "{when}"
+            );
+            let applied = replace(&bench, &bench.host(), &plan).unwrap();
+            let cycles = applied.steps.iter().filter(|step| step.tunable == "cpu-hotplug-cycle");
+            let outcomes: Vec<&Outcome> = cycles.map(|step| &step.done.outcome).collect();
+            assert_eq!(outcomes, vec![&Outcome::Changed; added.len()], "{when}");
+        }
+    }
+}
+
+/// The first shield is undone, so its CPU may stop now. The second one is in use.
+#[test]
+fn a_shield_that_spared_another_one_is_not_interrupted_later() {
+    let bench = smt_bench();
+    let cpus: CpuSet = "4-5".parse().unwrap();
+    let apply = |name: &str, cpus: &str| {
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let (host, store) = (bench.host(), bench.store());
+        let state_dir = bench.scratch.0.join("state");
+        let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
+        let options = ShieldOptions {
+            shield: Some(name.to_owned()),
+            cpus: Some(cpus.to_owned()),
+            on: vec!["cpu-hotplug-cycle".to_owned()],
+            ..ShieldOptions::default()
+        };
+        let source = PlanSource::Options(options);
+        apply_source(&work, &source, ProgramsInTheWay::Refuse).unwrap()
+    };
+    apply(NAMES[0], "6-7");
+    let (_, spared) = apply(NAMES[1], "4-5");
+    assert_eq!(cycled(&spared), CpuSet::new());
+    keep_online(&bench, &cpus);
+    apply::undo(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
+    let (applied, plan) = apply(NAMES[1], "4-5");
+    let is_change = |note: &ShieldNote| matches!(note, ShieldNote::Changed { .. });
+    assert!(!applied.notes.iter().any(is_change), "{:?}", applied.notes);
+    assert!(applied.steps.iter().all(|step| step.tunable != "cpu-hotplug-cycle"));
+    assert_eq!(cycled(&plan), CpuSet::new());
 }

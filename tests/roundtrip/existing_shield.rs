@@ -3,13 +3,18 @@
 
 use super::bench::{Bench, same};
 use super::trees::{v2, v2_plan};
+use crate::many_shields::{NAMES, machines};
 use cpushield::apply::ShieldPresence;
+use cpushield::failure::FailureKind;
 use cpushield::policy::DisturbanceConsent;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
-use cpushield::workflow::active_shields::{find_settled_shield, refuse_active, undo_named};
+use cpushield::workflow::active_shields::{
+    check_name, find_settled_shield, refuse_active, undo_named,
+};
 use cpushield::workflow::trace_disturbance::check_disturbance;
 use cpushield_linux::InjectedFault;
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -86,9 +91,65 @@ fn a_trace_is_refused_where_the_journal_does_not_tell_whom_it_interrupts() {
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     assert_eq!((refused("3", no), refused("2", yes)), (None, None));
     let other = refused("2", no).unwrap();
-    assert!(other.contains("would interrupt CPU 3 of shield cpushield"), "{other}");
+    assert!(other.contains("would interrupt shield cpushield (CPU 3):"), "{other}");
     std::fs::write(bench.journal(), "{}\n").unwrap();
     let damaged = refused("2", no).unwrap();
     assert!(damaged.contains("journal.jsonl"), "{damaged}");
     assert_eq!(refused("2", yes), None);
+}
+
+#[test]
+fn a_refused_trace_names_every_shield_that_it_would_interrupt_and_the_measured_kernel() {
+    let mut kernels = BTreeSet::new();
+    for machine in machines(3) {
+        let bench = machine.with_shields(&[0, 1, 2]);
+        let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
+        let state_dir = bench.scratch.0.join("state");
+        let (host, store) = (bench.host(), bench.store());
+        let release = host.read_line("/proc/sys/kernel/osrelease").unwrap();
+        let is_measured = release.starts_with("6.12.");
+        kernels.insert(is_measured);
+        let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
+        for watched in 0..3 {
+            let refused =
+                check_disturbance(&work, &machine.cpus[watched], DisturbanceConsent::NotGiven);
+            let message = refused.unwrap_err().message;
+            for (other, cpus) in machine.cpus.iter().enumerate() {
+                let named = message.contains(&format!("shield {} (CPU {cpus})", NAMES[other]));
+                assert_eq!(named, other != watched, "{}: {message}", machine.name);
+            }
+            assert!(message.contains("on Linux 6.12"), "{message}");
+            assert_eq!(!message.contains("not measured"), is_measured, "{release}: {message}");
+        }
+    }
+    assert_eq!(kernels.len(), 2, "{kernels:?}");
+}
+
+#[test]
+fn an_invalid_name_is_refused_with_the_rule_whether_a_shield_is_active_or_not() {
+    let bench = Bench::of(&v2());
+    for is_active in [false, true] {
+        if is_active {
+            bench.apply(&bench.host(), &v2_plan()).unwrap();
+        }
+        for name in ["A", "../x", "", "housekeeping"] {
+            let failure = check_name(&bench.host(), &bench.store(), name).unwrap_err();
+            assert_eq!(failure.kind, FailureKind::Usage, "{name}");
+            assert!(failure.message.contains("cannot be a shield's name; use"), "{failure:?}");
+        }
+        let failure = check_name(&bench.host(), &bench.store(), "other").unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Machine);
+    }
+    for (words, code) in [
+        (&["undo", "--shield", "A"][..], 2),
+        (&["status", "--shield", "A"], 2),
+        (&["run", "--shield", "../x", "--", "true"], 125),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+        command.arg("--state").arg(bench.scratch.0.join("none")).args(words);
+        let done = command.output().unwrap();
+        let text = String::from_utf8(done.stderr).unwrap();
+        assert_eq!(done.status.code(), Some(code), "{words:?}: {text}");
+        assert!(text.contains("cannot be a shield's name"), "{words:?}: {text}");
+    }
 }

@@ -4,6 +4,7 @@
 mod added;
 mod amend;
 mod bench;
+mod changed_deadline;
 mod changed_programs;
 mod changed_shields;
 mod cycle;

@@ -5,7 +5,7 @@ use crate::bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
-use cpushield::run;
+use cpushield::run::{self, ShieldPlacement};
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield::workflow::machine_without::remove_shield;
@@ -121,6 +121,17 @@ pub(crate) fn plan_with(
     name: &str,
     complete: impl FnOnce(ShieldRequest) -> ShieldRequest,
 ) -> Option<Plan> {
+    plan_version(bench, name, false, complete)
+}
+
+/// The same. The plan knows the version that it replaces, unless it was saved before that one was
+/// applied.
+pub(crate) fn plan_version(
+    bench: &Bench,
+    name: &str,
+    knows_old: bool,
+    complete: impl FnOnce(ShieldRequest) -> ShieldRequest,
+) -> Option<Plan> {
     let host = bench.host();
     let mut machine = survey(&host, &tunables::reads());
     let mut live = apply::active_plans(&host, &bench.store()).unwrap();
@@ -128,17 +139,19 @@ pub(crate) fn plan_with(
     for plan in &live {
         tunables::complete_survey(&mut machine, plan, &outcomes);
     }
-    if let Some(old) = live.iter().find(|plan| plan.shield.name == name) {
+    let old = live.iter().find(|plan| plan.shield.name == name).cloned();
+    if let Some(old) = &old {
         remove_shield(&mut machine, &host, &bench.store(), old).unwrap();
     }
     live.retain(|plan| plan.shield.name != name);
+    let live = ActiveShields::new(&live).replacing(old.as_ref().filter(|_| knows_old));
     machine.isolation.isolcpus_domain = CpuSet::new();
     let request = complete(ShieldRequest {
         name: name.to_owned(),
         siblings: Some(Siblings::Share),
         ..ShieldRequest::default()
     });
-    plan_with_others(&machine, &request, &ActiveShields::new(&live)).ok()
+    plan_with_others(&machine, &request, &live).ok()
 }
 
 /// CPUs of both nodes of a machine with four CPUs in each.
@@ -388,4 +401,28 @@ fn a_shield_that_overlaps_or_is_not_named_is_refused_before_any_write() {
     let unknown = apply::undo(&host, &bench.store(), Some("x")).unwrap_err();
     assert!(matches!(unknown, UndoError::NoSuchShield { .. }), "{unknown}");
     assert_eq!(host.writes(), 0);
+}
+
+#[test]
+fn a_program_whose_memory_moves_names_the_other_shields_that_this_interrupts() {
+    let mut moved = 0;
+    for machine in machines(3) {
+        for shields in [&[0][..], &[0, 1, 2]] {
+            let bench = machine.with_shields(shields);
+            let (host, store) = (bench.host(), bench.store());
+            let plan = run::shield(&host, &store, Some(NAMES[0])).unwrap();
+            let place = ShieldPlacement::new(&host, &plan);
+            let group = place.group.clone().unwrap();
+            let note = run::memory_note(&host, &store, &place);
+            let moves = apply::moves_memory(&host, &group);
+            assert_eq!(note.is_some(), moves && shields.len() > 1, "{}: {note:?}", machine.name);
+            if let Some(note) = note {
+                let named = |n: usize| format!("shield {} (CPU {})", NAMES[n], machine.cpus[n]);
+                let end = format!("interrupts {}, {}", named(1), named(2));
+                assert!(note.to_string().ends_with(&end), "{note}");
+                moved += 1;
+            }
+        }
+    }
+    assert!(moved > 0);
 }

@@ -77,6 +77,39 @@ fn machine(sleeper: &Sleeper) -> Bench {
     bench
 }
 
+#[test]
+fn what_the_hinted_rule_permits_is_granted_and_no_other_rule_is_hinted() {
+    let sleeper = Sleeper::new();
+    for key in ["priority", "own_priority"] {
+        for priority in [0, 1, 2, 98, 99, 100, u32::MAX] {
+            let request = format!("{{\"do\": \"enter\", \"{key}\": {priority}}}\n");
+            let answer_with = |highest| {
+                let limits = OperatorLimits { priority: highest, locked_memory: None };
+                serve(&machine_that_permits(limits, &sleeper, |_, _| ()), request.as_bytes())
+            };
+            for highest in [None, Some(1), Some(98)] {
+                match answer_with(highest) {
+                    OperatorAnswer::Entered(_) => {}
+                    OperatorAnswer::Refused { rule: None, .. } => {
+                        assert!(!(1..=98).contains(&priority), "{request}");
+                    }
+                    OperatorAnswer::Refused { rule: Some(rule), .. } => {
+                        let (_, hinted) = rule.rsplit_once("priority = ").unwrap();
+                        let hinted: u32 = hinted.parse().unwrap();
+                        assert!((1..=98).contains(&hinted), "{request}: {rule}");
+                        let again = answer_with(Some(hinted));
+                        assert!(
+                            matches!(again, OperatorAnswer::Entered(_)),
+                            "{request}: {again:?}"
+                        );
+                    }
+                    answer => panic!("{request}: {answer:?}"),
+                }
+            }
+        }
+    }
+}
+
 /// A machine with a shield, in which this process was started: no entry of an added thread says so.
 fn machine_of_started_process(sleeper: &Sleeper) -> Bench {
     let permitted = OperatorLimits { priority: None, locked_memory: Some(MemoryLimit::Unlimited) };

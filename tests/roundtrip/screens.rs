@@ -101,6 +101,7 @@ fn two_shields_are_made_shown_changed_and_taken_down() {
     screens.status("with two shields");
     screens.program(&["plan", "--free"]);
     screens.program(&["plan", "--shield", "drill", "--cpus", "5"]);
+    screens.program(&["plan", "--shield", "mill", "--cpus", "6-7", "--off", "irq-affinity"]);
     screens.apply("mill", "6-7", &["irq-affinity"]);
     screens.apply("mill", "6-7", &["irq-affinity"]);
     screens.undo(Some("lathe"));

@@ -1,15 +1,35 @@
 # An active shield changes: it grows, shrinks and moves, and switches protections off and on. After each change, and after
 # a kill at any moment, the machine is as if only that version had ever been applied. No program enters a CPU that stays.
+# On CPUs of `nohz_full=` a shield takes its CPUs offline and online once, but never those that it has already.
 # `cpushield.kills` is how often a change is killed.
 # guest, slow: 6.1-rt --cgroup v1 --timeout 900 --append cpushield.kills=4
 # guest, slow: 6.1-rt --timeout 1200
 # guest, slow: 6.12-rt --timeout 1200
+# guest, slow: 6.12-rt --timeout 1200 --append "nohz_full=1-3 rcu_nocbs=1-3 irqaffinity=0"
 # guest, slow: 6.12-rt --systemd --timeout 1200
 # guest, slow: sid-rt --timeout 1200
 . /host/lib.sh
 needs apply undo run status
 list() { sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$1/status"; }
 mask() { printf '%x\n' "$((0x$(cat /proc/irq/default_smp_affinity)))"; }
+cpu_of() { sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 37; }
+policy_of() { sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 39; }
+stat_interval() { cat /proc/sys/vm/stat_interval; }
+# changed TEXT PID COMMAND…: the command changes the shield, and a program in it stays on its CPU all the time.
+changed() {
+    local text=$1 pid=$2 watch
+    shift 2
+    rm -f /tmp/changed
+    while [ ! -e /tmp/changed ]; do
+        echo "$(cpu_of "$pid") of $(list "$pid")"
+        sleep 0.02
+    done >/tmp/places &
+    watch=$!
+    status "$text" 0 "$@"
+    touch /tmp/changed
+    wait $watch
+    is "its program stays on its CPU" 1 eval 'sort -u /tmp/places | wc -l'
+}
 waits_for() { # LIST PID: whether the process gets these CPUs
     for _ in $(seq 100); do
         [ "$(list "$2")" = "$1" ] && return 0
@@ -24,6 +44,8 @@ for cpus in 3 2-3 2; do
     status "undo of it" 0 cpushield undo
 done
 snapshot /tmp/before
+first_mask=$(mask)
+first_interval=$(stat_interval)
 
 # Tries to enter CPU 3 all the time, from its own place and as new processes.
 cat >/tmp/intruder.py <<'END_OF_PYTHON'
@@ -66,10 +88,20 @@ claim "the intruder tried often ($tries times)" [ "$tries" -gt 500 ]
 is "and never entered CPU 3" 0 echo "$entries"
 is "the kernel answered EINVAL each time" 0 echo "$others"
 
-status "without the protection from interrupts" 0 cpushield apply --cpus 3 --off irq-affinity
-is "interrupts that are requested later go anywhere" f mask
-status "with it again" 0 cpushield apply --cpus 3
-is "they avoid the shield" 7 mask
+cpushield run -- sh -c 'while :; do :; done' &
+busy=$!
+claim "a program runs in the shield" waits_for 3 $busy
+changed "without the protection from interrupts" $busy cpushield apply --cpus 3 --off irq-affinity
+is "interrupts that are requested later go anywhere" "$first_mask" mask
+changed "with it again" $busy cpushield apply --cpus 3
+is "they avoid the shield" "$(printf '%x' $((0x$first_mask & ~8)))" mask
+is "the memory statistics are updated once an hour" 3600 stat_interval
+changed "without the protection from timers" $busy cpushield apply --cpus 3 --off vm-stat-interval
+is "they are updated as before the shield" "$first_interval" stat_interval
+changed "with it again" $busy cpushield apply --cpus 3
+is "they are updated once an hour" 3600 stat_interval
+kill $busy
+wait $busy 2>/dev/null
 as_before "only CPU 3 was ever shielded" /tmp/only-3
 status "without the protection from programs" 0 cpushield apply --cpus 3 --off cpuset
 claim "any program enters CPU 3" taskset -c 3 true
@@ -80,7 +112,13 @@ as_before "only CPU 3 was ever shielded" /tmp/only-3
 status "moved to CPU 2" 0 cpushield apply --cpus 2
 as_before "only CPU 2 was ever shielded" /tmp/only-2
 status "grown" 0 cpushield apply --cpus 2-3
+cpushield run --cpu 3 -- sh -c 'while :; do :; done' &
+busy=$!
+claim "a program runs on CPU 3" waits_for 3 $busy
 status "balanced" 0 cpushield apply --cpus 2-3 --balance
+is "it still has only that CPU" 3 list $busy
+kill $busy
+wait $busy 2>/dev/null
 for group in /sys/fs/cgroup/cpuset/cpushield /sys/fs/cgroup/cpushield.slice /sys/fs/cgroup/cpushield; do
     [ -e $group ] && break
 done
@@ -97,7 +135,6 @@ done
 claim "a program may use both CPUs" waits_for 2-3 "$busy1"
 claim "so may another one" waits_for 2-3 "$busy2"
 sleep 2
-cpu_of() { sed 's/.*) //' "/proc/$1/stat" | cut -d ' ' -f 37; }
 claim "the scheduler gives each of them one" [ "$(cpu_of $busy1)" != "$(cpu_of $busy2)" ]
 kill $busy1 $busy2
 wait $busy1 $busy2 2>/dev/null
@@ -135,6 +172,26 @@ claim "those of CPU 3 have their own priority again" [ -n "$(below 3)" ]
 kill $run
 wait $run 2>/dev/null
 as_before "only CPU 2 was ever shielded" /tmp/only-2
+status "grown for a program with a budget" 0 cpushield apply --cpus 2-3
+cpushield run --deadline 1ms/100ms -- sleep 1000 &
+budget=$!
+has_budget() { # whether it runs under SCHED_DEADLINE, which the kernel permits on all CPUs of the shield only
+    for _ in $(seq 100); do
+        [ "$(policy_of $budget)" = 6 ] && [ "$(list $budget)" = 2-3 ] && return 0
+        sleep 0.2
+    done
+    return 1
+}
+claim "a program runs under SCHED_DEADLINE" has_budget
+status "a change of its CPUs is refused" 3 cpushield apply --cpus 3
+claim "the refusal names it" sh -c "cpushield apply --cpus 3 2>&1 | grep -q 'sleep ($budget) runs under SCHED_DEADLINE'"
+as_before "nothing was changed" /tmp/only-2-3
+status "unless programs may be moved" 0 cpushield apply --cpus 3 --move-programs
+is "it has the CPU that stays" 3 list $budget
+is "it keeps its policy" 6 policy_of $budget
+as_before "only CPU 3 was ever shielded" /tmp/only-3
+kill $budget
+wait $budget 2>/dev/null
 status "undo" 0 cpushield undo
 as_before "as before" /tmp/before
 

@@ -21,6 +21,8 @@ pub enum MachineWideEffect {
     CallsCpus,
     /// It queues work on every CPU.
     QueuesWork,
+    /// It queues work on each CPU that the lockup detectors watch.
+    QueuesWorkWhereWatched,
 }
 
 impl fmt::Display for MachineWideEffect {
@@ -40,6 +42,9 @@ impl fmt::Display for MachineWideEffect {
             }
             MachineWideEffect::CallsCpus => "it interrupts every CPU once",
             MachineWideEffect::QueuesWork => "it queues kernel work on every CPU",
+            MachineWideEffect::QueuesWorkWhereWatched => {
+                "it queues kernel work on each CPU that the lockup detectors watch"
+            }
         })
     }
 }

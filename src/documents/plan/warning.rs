@@ -1,6 +1,6 @@
 //! [`PlanWarning`]: what the user should know before a plan is applied. Pure.
 
-use super::{ChoiceWarning, CpusetWarning, Disturbance};
+use super::{ChoiceWarning, CpusetWarning, Disturbance, NamedShield, list_shields};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
 use crate::with_text;
@@ -54,6 +54,9 @@ pub enum PlanWarning {
         from: CpuSet,
         /// The new memory nodes.
         to: CpuSet,
+        /// The other active shields, which the move interrupts.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        others: Vec<NamedShield>,
     },
     /// Kernel threads that are created later may run on the shield.
     NewKthreads {
@@ -112,12 +115,18 @@ impl fmt::Display for PlanWarning {
             PlanWarning::RequestInapplicable { tunable, reason } => {
                 write!(f, "{tunable} was requested, but does nothing: {reason}")?;
             }
-            PlanWarning::MemoryMoves { from, to } => write!(
-                f,
-                "the shield's memory nodes change from {from} to {to}: the kernel moves the pages \
-                 of the shield's programs (since 5.15), which delays these programs; some pages \
-                 may stay behind"
-            )?,
+            PlanWarning::MemoryMoves { from, to, others } => {
+                write!(
+                    f,
+                    "the shield's memory nodes change from {from} to {to}: the kernel moves the \
+                     pages of the shield's programs (since 5.15), which delays these programs; \
+                     some pages may stay behind"
+                )?;
+                if !others.is_empty() {
+                    let others = list_shields(others);
+                    write!(f, ". This queues kernel work on every CPU and interrupts {others}")?;
+                }
+            }
             PlanWarning::NewKthreads { cpus } => write!(
                 f,
                 "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
@@ -176,8 +185,12 @@ mod tests {
         let disturbance = Disturbance { effect: MachineWideEffect::CyclesCpus, shields };
         let reason = InapplicableReason::CpusStayOnline { cpus: set("2") };
         let seen = Some(BTreeMap::from([("psi_timer".to_owned(), 2)]));
-        let leftovers =
-            Leftovers { cpus: set("3"), seen, obstacle: Some(InapplicableReason::CpusetLosesCpu) };
+        let leftovers = Leftovers {
+            cpus: set("3"),
+            seen,
+            obstacle: Some(InapplicableReason::CpusetLosesCpu),
+            others: Vec::new(),
+        };
         let (performance, efficiency) = (set("2"), set("3"));
         let source = Some("capacity".to_owned());
         let why = RemoteMemoryReason::NoMemory { nodes: set("1") };
@@ -214,7 +227,7 @@ mod tests {
             },
             PlanWarning::LeftOut { tunable: tunable.clone(), disturbance },
             PlanWarning::RequestInapplicable { tunable, reason },
-            PlanWarning::MemoryMoves { from: set("1"), to: set("0") },
+            PlanWarning::MemoryMoves { from: set("1"), to: set("0"), others: Vec::new() },
             PlanWarning::NewKthreads { cpus: set("3") },
             PlanWarning::Leftovers(leftovers),
             PlanWarning::OperatorLimits,

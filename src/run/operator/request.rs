@@ -3,7 +3,7 @@
 
 use crate::documents::process_note::ProcessNote;
 use crate::policy::{MemoryLimit, is_shield_name};
-use crate::run::MovedProcess;
+use crate::run::{MovedProcess, PRIORITY_MAX};
 use crate::with_text;
 use cpushield_linux::{CpuSet, SchedPolicy};
 use serde::{Deserialize, Serialize};
@@ -272,6 +272,7 @@ impl From<OperatorRefusal> for OperatorAnswer {
 
 impl OperatorRefusal {
     /// What would permit it: a line of the policy, after which root applies the shield again.
+    /// `None` if no policy can permit it.
     #[must_use]
     pub fn rule(&self) -> Option<String> {
         let (shield, line) = match self {
@@ -283,8 +284,8 @@ impl OperatorRefusal {
                 shield,
                 policy: SchedPolicy::Fifo { priority } | SchedPolicy::Rr { priority },
                 ..
-            } => {
-                (shield, format!("priority = {}", (*priority).clamp(1, super::super::PRIORITY_MAX)))
+            } if (1..=PRIORITY_MAX).contains(priority) => {
+                (shield, format!("priority = {priority}"))
             }
             OperatorRefusal::LockedMemory { shield } => {
                 (shield, "locked_memory = \"unlimited\"".to_owned())
