@@ -565,6 +565,13 @@ workload = "vm"
         assert_eq!(policy.shield["lathe"].limits.max_latency_ns, Some(20_000));
     }
 
+    #[track_caller]
+    fn assert_error(text: &str, expected: &str) {
+        let error = PolicyFile::parse(text, "p.toml").unwrap_err().to_string();
+        let starts = error.starts_with(expected);
+        assert!(starts, "{text:?}\n  got      {error}\n  expected {expected}");
+    }
+
     #[test]
     fn errors_name_file_line_and_what_was_expected() {
         for (text, expected) in [
@@ -624,6 +631,14 @@ workload = "vm"
                 "parameters = [\"nohlt\"]\n",
                 "p.toml:1: unknown field `parameters`, expected `shield`; it belongs in [shield.",
             ),
+        ] {
+            assert_error(text, expected);
+        }
+    }
+
+    #[test]
+    fn errors_of_values_name_the_shield_and_what_was_expected() {
+        for (text, expected) in [
             ("\n[shield.a]\ncpus = \"3-1\"\n", "p.toml:3: shield \"a\": \"3-1\" is not a CPU list"),
             ("[shield.a]\ncpus = \"\"\n", "p.toml:2: shield \"a\": \"\" names no CPU"),
             ("[shield.a]\ncpus = \"3\"\ncount = 1\n", "p.toml:1: shield \"a\": expected either"),
@@ -641,11 +656,7 @@ workload = "vm"
             ("[shield.a-b]\n", "p.toml:1: shield \"a-b\": expected a lowercase letter"),
             ("[shield.a]\ncount = 0\n", "p.toml:1: shield \"a\": expected a count of at least 1"),
         ] {
-            let error = PolicyFile::parse(text, "p.toml").unwrap_err().to_string();
-            assert!(
-                error.starts_with(expected),
-                "{text:?}\n  got      {error}\n  expected {expected}"
-            );
+            assert_error(text, expected);
         }
     }
 

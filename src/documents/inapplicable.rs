@@ -139,6 +139,10 @@ pub enum InapplicableReason {
     NoPeriodicWriteback,
 }
 
+const SHIELDED: &str =
+    "is shielded already, and this would interrupt its programs; undo the shield first";
+const TICK_ALWAYS_ON: &str =
+    "this kernel cannot stop the tick of a busy CPU (CONFIG_NO_HZ_FULL, since 3.10)";
 const LONGER: &str = "the interval is already longer";
 const NO_INSTANCES: &str = "this kernel has no trace instances (CONFIG_TRACING, since 3.10)";
 
@@ -160,13 +164,7 @@ impl fmt::Display for InapplicableReason {
             Self::CpusStayOnline { cpus } => {
                 return write!(f, "CPU {cpus} cannot be taken offline");
             }
-            Self::ShieldedAlready { cpus } => {
-                return write!(
-                    f,
-                    "CPU {cpus} is shielded already, and this would interrupt its programs; undo \
-                     the shield first"
-                );
-            }
+            Self::ShieldedAlready { cpus } => return write!(f, "CPU {cpus} {SHIELDED}"),
             Self::TickOfCpu { cpu } => return write!(f, "the tick of CPU {cpu} cannot be stopped"),
             Self::OnlyWhereSeen { function, parameter } => {
                 return write!(f, "useful only if the trace shows {function}: {parameter}");
@@ -192,9 +190,7 @@ impl fmt::Display for InapplicableReason {
             }
             Self::NoIdleStates => "this machine has no idle states to choose from",
             Self::NoWorkqueueMasks => "no workqueue masks are visible",
-            Self::TickAlwaysOn => {
-                "this kernel cannot stop the tick of a busy CPU (CONFIG_NO_HZ_FULL, since 3.10)"
-            }
+            Self::TickAlwaysOn => TICK_ALWAYS_ON,
             Self::TickStopUnknown => {
                 "it is unknown whether this kernel can stop the tick of a busy CPU"
             }

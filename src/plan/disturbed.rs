@@ -73,7 +73,7 @@ mod tests {
         let (watched, off) = (other("a", "5", false), other("b", "4", true));
         let live = ActiveShields::new(&[watched.clone(), off.clone()]);
         let effect = MachineWideEffect::QueuesWorkWhereWatched;
-        let disturbance = Disturbance::new(effect, &[watched.shield.clone()]);
+        let disturbance = Disturbance::new(effect, std::slice::from_ref(&watched.shield));
         let planned = |mask, live: &ActiveShields, consent| {
             plan_with_others(&machine(mask), &request("c", "3", true, consent), live).unwrap()
         };

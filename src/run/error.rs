@@ -147,7 +147,7 @@ impl RunError {
             RunError::Offline { .. } => "offline",
             RunError::Unknown { .. } => "unknown",
             RunError::NoMove { .. } => "no-move",
-            RunError::Unsafe { .. } => "unsafe",
+            RunError::Unsafe { .. } => "dangerous-request",
             RunError::Scheduling { .. } => "scheduling",
             RunError::Exec { .. } => "exec",
             RunError::Task { .. } => "task",

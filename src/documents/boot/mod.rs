@@ -10,6 +10,7 @@ mod earlier_journal;
 mod entry_change;
 mod foreign_word;
 mod kernel_rule;
+mod lint_effect;
 mod lint_finding;
 mod reason;
 mod saved_file;
@@ -25,7 +26,8 @@ pub use earlier_journal::{EarlierJournal, EarlierState};
 pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval};
 pub use kernel_rule::KernelRule;
-pub use lint_finding::{BadListEffect, EffectSource, LintFinding, OverrideEffect};
+pub use lint_effect::{BadListEffect, EffectSource, OverrideEffect};
+pub use lint_finding::LintFinding;
 pub use reason::{
     BootReason, NextBoot, NextReason, ParameterSkipReason, RealtimeAbsence, UnknownReason,
 };

@@ -144,6 +144,18 @@ mod tests {
     use crate::documents::evidence::UnexplainedGap;
     use crate::verify::judge::examples;
 
+    fn statistics() -> GapStatistics {
+        GapStatistics {
+            resolution_ns: 20.0,
+            threshold_ns: 1_000,
+            count: 0,
+            max_ns: 50_000,
+            sum_ns: 200_000,
+            longest_ns: 1_000_000_000,
+            overflow: 0,
+        }
+    }
+
     #[test]
     fn the_lines_show_which_gaps_the_trace_explains_and_what_caused_the_others() {
         let part = |count, sum_ns, max_ns| GapPart { count, sum_ns, max_ns };
@@ -198,17 +210,10 @@ mod tests {
                  20.0 µs is unexplained",
             ),
         ] {
-            let seen = CpuEvidence { cpu: 2, smis, steal_ns, ..examples::clean().cpus.remove(0) };
-            let mut seen = seen;
-            seen.gaps = Some(GapStatistics {
-                resolution_ns: 20.0,
-                threshold_ns: 1_000,
-                count: 12,
-                max_ns: 50_000,
-                sum_ns: 200_000,
-                longest_ns: 1_000_000_000,
-                overflow: 3,
-            });
+            let mut seen =
+                CpuEvidence { cpu: 2, smis, steal_ns, ..examples::clean().cpus.remove(0) };
+            let count = 12;
+            seen.gaps = Some(GapStatistics { count, overflow: 3, ..statistics() });
             let expected = [
                 "the trace explains 7 of 9 gaps (90.0 µs); 3 more could not be correlated with \
                  the trace; 2 without a trace event (longest 50.0 µs, total 80.0 µs)",

@@ -1,0 +1,71 @@
+//! What a wrong word of a command line does, and what shows it. Plain data.
+
+use serde::Serialize;
+use std::fmt;
+
+/// What a word does to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "effect", rename_all = "kebab-case")]
+pub enum OverrideEffect {
+    /// It switches all watchdogs for lockups off.
+    WatchdogsOff,
+    /// It keeps a driver from starting.
+    DriverNotStarted {
+        /// The driver.
+        driver: &'static str,
+    },
+    /// It switches all mitigations off.
+    MitigationsOff,
+}
+
+/// What a kernel does with a list that it cannot parse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum BadListEffect {
+    /// It ignores the whole list.
+    Ignored,
+    /// It uses all CPUs.
+    AllCpus,
+    /// It keeps what comes before the error, and adds the boot CPU.
+    CutOff,
+}
+
+impl fmt::Display for BadListEffect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BadListEffect::Ignored => "the kernel ignores the whole list",
+            BadListEffect::AllCpus => "the kernel uses all CPUs instead",
+            BadListEffect::CutOff => {
+                "the kernel uses only the CPUs before the error, plus the boot CPU"
+            }
+        })
+    }
+}
+
+/// Where a kernel shows which CPUs a parameter has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum EffectSource {
+    /// `/sys/devices/system/cpu/nohz_full`.
+    NohzFull,
+    /// `/sys/devices/system/cpu/isolated`.
+    Isolated,
+    /// The kernel threads `rcuop/N` or `rcuos/N`.
+    OffloadThreads,
+    /// `/proc/irq/default_smp_affinity`.
+    DefaultAffinity,
+}
+
+impl fmt::Display for EffectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EffectSource::NohzFull => "/sys/devices/system/cpu/nohz_full",
+            EffectSource::Isolated => "/sys/devices/system/cpu/isolated",
+            EffectSource::OffloadThreads => "the list of rcuo threads",
+            EffectSource::DefaultAffinity => "/proc/irq/default_smp_affinity",
+        })
+    }
+}
