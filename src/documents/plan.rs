@@ -135,6 +135,12 @@ impl ActiveShields {
         ActiveShields { shields, changes: changes.collect(), ..ActiveShields::default() }
     }
 
+    /// Whether the version that the planned shield replaces has made this change.
+    #[must_use]
+    pub fn has_made(&self, change: &Change) -> bool {
+        self.replaced.iter().any(|step| step.change == *change)
+    }
+
     /// The same when the planned shield replaces this version.
     #[must_use]
     pub fn replacing(self, version: Option<&Plan>) -> ActiveShields {

@@ -13,8 +13,7 @@ pub(super) fn find_disturbance(
 ) -> Option<Disturbance> {
     let effect = tunable.disturbs_others()?;
     let WantedChanges::Changes(wanted) = wants else { return None };
-    let is_made = |change: &Change| live.replaced.iter().any(|step| step.change == *change);
-    let is_new = |it: &&WantedChange| !it.already && !is_made(&it.change);
+    let is_new = |it: &&WantedChange| !it.already && !live.has_made(&it.change);
     let new = wanted.iter().find(is_new)?;
     let shields = find_disturbed(tunable, new.now.as_deref(), &new.change, live);
     (!shields.is_empty()).then(|| Disturbance::new(effect, &shields))

@@ -19,16 +19,15 @@ pub(super) fn settle_cycles(
         Change::CycleCpu { cpu } if live.replaced_cpus.contains(*cpu) => Some(*cpu),
         _ => None,
     };
-    let has_step = |change: &Change| live.replaced.iter().any(|step| step.change == *change);
     // A version counts the cycles of the versions before it, without their CPUs.
     let counted = live.replaced_already.get(tunable).copied().unwrap_or_default();
     let unlisted =
-        wanted.iter().filter(|it| kept_cpu(&it.change).is_some() && !has_step(&it.change));
+        wanted.iter().filter(|it| kept_cpu(&it.change).is_some() && !live.has_made(&it.change));
     let are_counted = unlisted.count() <= counted;
     let mut left_out = Vec::new();
     wanted.retain_mut(|it| {
         let Some(cpu) = kept_cpu(&it.change) else { return true };
-        it.already = has_step(&it.change) || are_counted;
+        it.already = live.has_made(&it.change) || are_counted;
         if !it.already {
             left_out.push(cpu);
         }
