@@ -1,6 +1,8 @@
 //! A search on a simulated machine with a planted cause: it finds the least set, or the culprit,
 //! with a noisy measurement, and after a kill or a power failure anywhere.
 
+#[path = "../support/screen.rs"]
+mod screen;
 mod simulated;
 #[path = "../support/simulated_experiment.rs"]
 mod simulated_experiment;
@@ -13,6 +15,7 @@ use cpushield::experiment::search::{
 use cpushield::experiment::{
     ExperimentEnd, ExperimentRow, Matrix, RebootPermission, RowCpus, stop,
 };
+use cpushield::report::option_search;
 use cpushield_linux::CpuSet;
 use simulated::{Random, Sim, Truth, World};
 use simulated_experiment::ScratchStore;
@@ -180,6 +183,15 @@ fn the_planted_culprits_are_found_with_20_of_20_seeds() {
         let wanted = culprits.iter().map(|name| format!("{name} off")).collect();
         assert_eq!(with_state(&found, OptionState::Needed), wanted, "seed {seed}");
     }
+}
+
+#[test]
+fn the_screens_of_both_searches_name_what_was_found_and_every_trial() {
+    let truth = || Truth::needs(&[&["cpuset"], &["thp"]]);
+    let least = search("screen", &minimize(&["nohlt"]), truth(), 7);
+    screen::check("minimize", &option_search::blocks(&least));
+    let culprit = search("screen-between", &between(), Truth::needs(&[&["kthreads"]]), 7);
+    screen::check("between", &option_search::blocks(&culprit));
 }
 
 #[test]
