@@ -12,11 +12,11 @@ use cpushield::documents::latency::LatencyMeasurement;
 use cpushield::documents::plan::Plan;
 use cpushield::documents::try_report::{SCHEMA, TryReport};
 use cpushield::policy::VerifyLimits;
+use cpushield::report::blocks::ReportBlock;
 use cpushield::report::compare::blocks as compare_screen;
 use cpushield::report::{experiment, latency, verdict};
 use cpushield::tunables::RemedyAnswer;
 use cpushield::verify::judge;
-use screen::check;
 use serde::de::DeserializeOwned;
 use std::fs;
 use std::path::Path;
@@ -39,6 +39,10 @@ fn measured(name: &str) -> LatencyMeasurement {
 fn judged(evidence: Evidence, limits: &VerifyLimits) -> VerifyDocument {
     let verdict = judge(&evidence, limits, &|_| RemedyAnswer::Unknown);
     VerifyDocument::new(evidence, verdict)
+}
+
+fn check(name: &str, blocks: &[ReportBlock]) {
+    screen::check(&screen::text(blocks), &format!("tests/document_screens/{name}.txt"));
 }
 
 fn check_verdict(name: &str, VerifyDocument { evidence, verdict, .. }: &VerifyDocument) {

@@ -187,11 +187,15 @@ fn the_planted_culprits_are_found_with_20_of_20_seeds() {
 
 #[test]
 fn the_screens_of_both_searches_name_what_was_found_and_every_trial() {
-    let truth = || Truth::needs(&[&["cpuset"], &["thp"]]);
-    let least = search("screen", &minimize(&["nohlt"]), truth(), 7);
-    screen::check("minimize", &option_search::blocks(&least));
+    let check = |name: &str, found: &OptionSearch| {
+        let text = screen::text(&option_search::blocks(found));
+        screen::check(&text, &format!("tests/document_screens/{name}.txt"));
+    };
+    let truth = Truth::needs(&[&["cpuset"], &["thp"]]);
+    let least = search("screen", &minimize(&["nohlt"]), truth, 7);
+    check("minimize", &least);
     let culprit = search("screen-between", &between(), Truth::needs(&[&["kthreads"]]), 7);
-    screen::check("between", &option_search::blocks(&culprit));
+    check("between", &culprit);
 }
 
 #[test]

@@ -25,6 +25,8 @@ mod operators;
 mod refused_changes;
 mod repeated;
 mod requested;
+#[path = "../support/screen.rs"]
+mod screen;
 mod screens;
 mod shared_settings;
 mod status;

@@ -3,9 +3,10 @@
 //! `SNAPSHOTS=overwrite` renews them.
 
 use crate::bench::Bench;
+use crate::screen;
 use crate::status::cpushield;
 use cpushield::apply::UnrestoredChanges;
-use cpushield::report::blocks::{ReportBlock, terminal_blocks, unpainted};
+use cpushield::report::blocks::ReportBlock;
 use cpushield::report::{StatusAudience, applied_blocks, status_blocks, undo_blocks};
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
@@ -13,11 +14,8 @@ use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_sour
 use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield::workflow::shield_status::read_status;
 use cpushield::workflow::undo_shields::{UndoTarget, undo_shields};
-use snapbox::{Assert, Data};
 use std::fs;
 use std::path::Path;
-
-const COLUMNS: usize = 100;
 
 /// The screens of one machine, in order.
 struct Screens {
@@ -41,7 +39,7 @@ impl Screens {
     }
 
     fn add(&mut self, title: &str, blocks: &[ReportBlock]) {
-        let screen = terminal_blocks(blocks, COLUMNS, &unpainted);
+        let screen = screen::text(blocks);
         let screen = screen.replace(&self.bench.scratch.0.display().to_string(), "[DIR]");
         self.text.push_str(&format!("== {title}\n{screen}\n"));
     }
@@ -84,10 +82,7 @@ impl Screens {
     }
 
     fn compare(self, name: &str) {
-        let file = format!("tests/roundtrip/screens/{name}.txt");
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let expected = Data::read_from(&file, None).raw();
-        Assert::new().action_env("SNAPSHOTS").eq(self.text, expected);
+        screen::check(&self.text, &format!("tests/roundtrip/screens/{name}.txt"));
     }
 }
 
