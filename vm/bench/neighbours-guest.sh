@@ -95,7 +95,7 @@ phase quiet
 {
     echo "kernel=$(uname -r)"
     sed -n "s/^cpu=$cpu errno=\([0-9]*\).*/spawner_errno=\1/p" $out/spawner
-    cpushield status --shield a >/dev/null
+    cpushield status --shield a >$out/status.log
     echo "a_status=$?"
     kill $pid
     wait $run 2>/dev/null
