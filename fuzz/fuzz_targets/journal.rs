@@ -1,4 +1,4 @@
-//! Journals: never a panic. tests/roundtrip/ tests what a foreign journal must never cause.
+//! Journals: never a panic. tests/recorded/roundtrip/ tests what a foreign journal must never cause.
 #![no_main]
 
 use cpushield::apply::journal::ApplyJournal;

@@ -3,7 +3,7 @@
 //! [`irqs`], which write back what they read.
 //!
 //! A fact that CPUs share is read from one of them. What remains grows with the machine
-//! (`tests/survey_cost.rs` has the limits):
+//! (`tests/recorded/survey_cost.rs` has the limits):
 //! - per core three files: its threads, the sharers of its level-2 cache and its highest frequency.
 //!   No file lists these for all cores. Cores of one model can have different frequencies, so no
 //!   other fact replaces them. They are not read where PMUs show the core types, or where no driver
