@@ -1,6 +1,9 @@
 //! What the user requests: the [`ShieldRequest`] for one shield and the [`VerifyLimits`] that
 //! `verify` checks. They come from options or from `/etc/cpushield/policy.toml`, which users keep
 //! under version control. Pure.
+//!
+//! A key that it does not know is an error with its line, so a typing error never weakens a shield.
+//! `PolicyFile` is the file. `src/workflow/shield_options.rs` applies the options on top of it.
 
 mod boot_policy;
 mod disturbance;

@@ -3,6 +3,7 @@
 //!
 //! Every original is on the disk before the first write. Undo restores it, even after a crash,
 //! unless another process changed the value since. The plan decides what is good for a shield.
+//! `executor.rs` and `undo.rs` have the steps in order.
 //!
 //! Each kind of change is one file in `src/apply/kinds/`. It implements the trait `ChangeKind`
 //! (`src/apply/kind.rs`): read the original, make the change, revert it. Optional methods say more

@@ -4,7 +4,14 @@
 //!
 //! `line`, `grub`, `parameters` and `lint` are pure; `loaders` only read; `write` and `restore`
 //! write, and know no particular loader. The journal of the runtime shield ends with the boot; this
-//! one survives it.
+//! one survives it. See `plan.rs` and `write.rs`.
+//!
+//! `write` replaces whole files. What GRUB's own program generates is compared with the old file
+//! first: outside the section of cpushield, every byte must be equal. A loader itself sets only
+//! what boots an entry once, for a trial: `next_entry` of GRUB's environment, or `extlinux --once`.
+//! `src/workflow/conclude.rs` concludes a trial. It runs `verify` on the active shield, or watches
+//! as `try` does if there is none. `trial.rs` makes the entry permanent only if it finds no reason
+//! against it. `early.rs` writes the file that runs `apply` at each boot; undo leaves that file.
 //!
 //! The files of `src/boot/` import downward only:
 //!

@@ -1,4 +1,7 @@
 //! The command line: one file per subcommand, with its `Args` (their docs are the help) and `run`.
+//!
+//! It takes the words that the user typed and returns the exit code. It reads no machine; a
+//! workflow does that. Every file has the same parts: see `apply.rs`.
 
 mod active;
 pub mod add;

@@ -4,7 +4,8 @@
 //! (`statistics`).
 //!
 //! A run contributes one value to each figure. The thousands of samples inside a run are not
-//! independent, so only repeated runs can show chance: with one run of each, it claims nothing.
+//! independent, so only repeated runs can show chance: with one run of each, it claims nothing. See
+//! `finding.rs`.
 
 mod figures;
 mod finding;

@@ -1,5 +1,9 @@
 //! The documents of all stages. They lie below the stages: a stage imports a document, and a
 //! document imports no stage. Pure data.
+//!
+//! This keeps the stages free of import cycles. Where a stage computes something from its own
+//! document, the `impl` is in the stage. What only one subcommand prints may be in its workflow.
+//! See `plan.rs` and `evidence/document.rs`.
 
 pub mod applied;
 pub mod boot;

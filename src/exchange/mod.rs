@@ -1,6 +1,7 @@
 //! Exchange with other tools. What another tool has set up becomes a policy with the same CPUs
 //! ([`make_policy`]), and a plan becomes a file for another tool ([`tuned_profile`],
 //! [`service_drop_in`]). What has no equivalent on the other side is a comment in the text. Pure.
+//! See `imported_policy.rs` and `profile.rs`.
 
 mod boot_words;
 mod drop_in;

@@ -1,6 +1,9 @@
 //! Observe: what watches CPUs together with the trace. Kernel counters, perf events that count, the
 //! gap sampler, the SMI counter, and the circumstances of a watch (frequency, throttling, suspend).
 //! Decides nothing.
+//!
+//! The perf events count the tracepoints of the trace, as a second witness. The gap sampler
+//! (`sampler.rs`) is a third, in user space.
 
 pub mod counters;
 pub mod environment;

@@ -1,5 +1,9 @@
 //! Plan: `Machine` + `ShieldRequest` → [`Plan`]. Chooses CPUs by topology and collects the changes
 //! that tunables want. Pure: it reads no machine and writes nothing.
+//!
+//! The result is a plan or a `PlanRefusal`. Each rule that decides something adds its reason to the
+//! plan, and the same input gives the same plan. `choose.rs` chooses the CPUs, `plan_choice`
+//! collects the changes, and `missing.rs` plans what an active shield lacks.
 
 mod alternatives;
 mod candidates;

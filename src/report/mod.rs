@@ -1,4 +1,9 @@
 //! Report: documents → blocks for users. Pure: it does not read the machine and prints nothing.
+//!
+//! A document becomes blocks once: lines with tones, tables, doubts, charts. `blocks/` renders them
+//! for terminals, HTML, Markdown and SVG, and knows no document. `page/sections/` has the sections
+//! of a page, most of which compare several documents. `status.rs` is a small example. Of the
+//! stages, it calls only a few pure functions, such as the lint of a command line.
 
 mod applied;
 pub mod blocks;

@@ -1,6 +1,6 @@
 //! Run: programs in the shield. Starts programs, moves running ones in and out, and shows what is
-//! on the shielded CPUs. It uses the plan of the active shield and does not change the shield
-//! itself.
+//! on the shielded CPUs (`ShieldStatus`). It uses the plan of the active shield and does not change
+//! the shield itself. `programs.json` (`record`) has each change before it is made.
 //!
 //! If nothing must be restored after a program, this process enters the shield and executes it
 //! (`start`). Otherwise a parent waits on a housekeeping CPU and restores what was changed while

@@ -1,6 +1,7 @@
 //! Interrupts: their actions, their affinity and whether they can be moved. The last is tested by
 //! writing the current mask back: that changes nothing, and the kernel refuses it as it would
-//! refuse any other mask.
+//! refuse any other mask. While a shield is active, no interrupt is tried, and
+//! `tunables::complete_survey` adds what the journal knows.
 
 use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
 use super::{Irq, IrqMovability};

@@ -1,5 +1,26 @@
 //! The kernel: release, whether it is a real-time kernel and by which source, configuration,
 //! command line, clocksource.
+//!
+//! **A kernel version alone proves nothing.** Features are tried and read back. Versions appear in
+//! explanations, and decide only in these cases (`crates/linux/src/text/first_releases.rs` has the
+//! numbers):
+//!
+//! - A kernel that is not running is judged by its files (`KernelParameter::support`). Its
+//!   configuration decides first. The mainline version counts only if the release name shows no
+//!   vendor's build, and if no stable release of the series got the parameter later. Otherwise the
+//!   parameter is *not known*: it is written on request, and a trial boot decides.
+//! - A version below a feature's first release says that the feature is not there, where no file of
+//!   that kernel can say so: `smp_affinity_list` before 3.0, `rcu_nocbs=` before 3.8, `nohz_full=`
+//!   before 3.10, and flags and words of `isolcpus=` (`unknown_part()` in `command_line.rs`; not in
+//!   vendors' builds from 4.15 to 5.17).
+//! - Where trying would disturb or prove nothing, the version of the running kernel decides:
+//!   whether reading `/proc/cpuinfo` interrupts every CPU ([`cpuinfo_interrupts`]), whether the
+//!   stack trigger writes to its own instance (`src/trace/privilege.rs`), whether throttling still
+//!   exists (`src/tunables/rt_throttling.rs`), and whether a new group will have
+//!   `cpuset.cpus.exclusive` (`src/tunables/cpuset/v2.rs`).
+//! - The rules by which a kernel reads its command line are those of its version
+//!   (`command_line.rs`, `src/boot/lint/`). A finding that depends on them says so where the
+//!   version is not known.
 
 use super::Kernel;
 use super::RealtimeKind;

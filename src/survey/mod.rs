@@ -1,6 +1,7 @@
-//! Survey: `Host` → [`Machine`]. Reads everything and decides nothing. A file that cannot be read
-//! becomes a note with the reason, never an error and never a zero. Its only writes are those of
-//! [`irqs`], which write back what they read.
+//! Survey: `Host` and the file patterns of the tunables → [`Machine`]. Reads everything and decides
+//! nothing. A file that cannot be read becomes a note with the reason, never an error and never a
+//! zero. Its only writes are those of [`irqs`], which write back what they read. The order of the
+//! subjects is in `survey_with_shield`.
 //!
 //! A fact that CPUs share is read from one of them. What remains grows with the machine
 //! (`tests/recorded/survey_cost.rs` has the limits):

@@ -15,7 +15,8 @@
 //! 5. Dropping the recorder restores everything.
 //!
 //! Not here: what to watch and for how long (`verify::watch`), and what the evidence means
-//! (`verify::judge`).
+//! (`verify::judge`). A sequence of events that is counted wrongly becomes a case in
+//! `src/trace/interruptions/cases.txt`.
 //!
 //! A trace record takes this path:
 //!

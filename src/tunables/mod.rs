@@ -1,6 +1,10 @@
 //! Tunables: one file for each setting of the kernel or the machine, one slice that lists them. A
 //! tunable is pure: it takes the [`Machine`] and the [`Shield`] and returns changes; it has no
 //! write and no undo code.
+//!
+//! It returns changes, or the reason why it does not apply. `ksm.rs` is an example with one file
+//! and one value, `irq_affinity.rs` one with many files. `remedy.rs` asks all of them what removes
+//! an interruption.
 
 mod boot;
 mod console_cursor_blink;

@@ -1,6 +1,11 @@
 //! Verify: watch (`Host` → [`Evidence`](crate::documents::evidence::Evidence)) and judge
 //! (`Evidence` → [`Verdict`](crate::documents::evidence::Verdict), pure).
 //!
+//! `watch.rs` arms the witnesses, provokes an interruption on purpose (the positive control) before
+//! and after the span, and watches. `judge.rs` asks the tunables what removes each leak. For
+//! `--fix`, `src/workflow/fix.rs` repeats both and adds the missing changes to the shield in
+//! between.
+//!
 //! **The second witness** is a group of perf events on each watched CPU, which count the same
 //! tracepoints (`src/observe/event_counters.rs`, `crates/linux/src/sys/perf.rs`). The switches of
 //! a trace instance do not affect them. The number of trace records bounds each counter

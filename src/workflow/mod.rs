@@ -1,5 +1,8 @@
 //! What a subcommand does: each workflow calls stages in order on the machine of a [`WorkContext`],
 //! shows its progress, and returns a document. It parses no arguments and prints no result.
+//!
+//! A request has plain fields, so one workflow can call another. See `apply_shield.rs`, then
+//! `context.rs`.
 
 pub mod active_shields;
 pub mod apply_policy;

@@ -1,7 +1,10 @@
 //! The kernel boundary of cpushield: all unsafe code and all file access of the project.
 //!
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
-//! wrappers of system calls. Nothing here decides what to do.
+//! wrappers of system calls (`sys`), files, processes and the trace. `shared_memory` has the loops
+//! that measure, `recording` recorded machines and the simulated kernel. The simulator is a feature
+//! that tests enable; the release binary does not have it. `libc` is used only for what `rustix`
+//! lacks. Nothing here decides what to do.
 //!
 //! The modules are grouped by idea. Only the types that most callers use are at the root too.
 

@@ -6,8 +6,9 @@
 //! (`fsopen(2)`, `fsmount(2)`, Linux 5.2). It is in no mount table, every thread reaches it through
 //! `/proc/self/fd`, and it is gone when the process ends.
 //!
-//! A [`TraceInstance`] is removed when it is dropped. The next run removes what a killed run left
-//! behind ([`remove_stale_instances`]).
+//! A [`TraceInstance`] is removed when it is dropped. Its name contains the number of the process
+//! that made it, so the next run removes what a killed run left behind
+//! ([`remove_stale_instances`]).
 
 mod instance_watch;
 mod pipe;
