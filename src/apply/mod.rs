@@ -40,8 +40,8 @@
 //! When a shield leaves (`leave.rs`), undo reverts the steps that no other shield has. The others
 //! get the value that they would have given to the original. At the end the journal is replaced
 //! with one that never had the shield. So after any order of apply and undo, the machine is as if
-//! only the live shields had ever been applied (`tests/recorded/roundtrip/many_shields.rs`). An unfinished
-//! apply or undo of one shield must be completed before another shield changes.
+//! only the live shields had ever been applied (`tests/recorded/roundtrip/many_shields.rs`). An
+//! unfinished apply or undo of one shield must be completed before another shield changes.
 //!
 //! **A change** of an active shield is a join and a leave (`replace.rs`).
 //! `src/workflow/machine_without.rs` makes the surveyed machine as it would be without the shield,
@@ -49,8 +49,8 @@
 //! complete, the CPUs of both versions are kept free. Then the old version leaves. Both have one
 //! cgroup, which gets the new CPUs in one write, so its partition stays valid. If the new
 //! version fails, it leaves instead. The next `apply` or `undo` ends a change that was killed.
-//! `tests/recorded/roundtrip/changed_shields.rs` compares the machine with one on which only that version
-//! was ever applied.
+//! `tests/recorded/roundtrip/changed_shields.rs` compares the machine with one on which only that
+//! version was ever applied.
 
 mod affinities;
 mod amend;

@@ -10,8 +10,8 @@
 //! `journal.rs` records each step before it begins, and `unit.rs` resumes the experiment after
 //! each boot. Before each measurement, `src/latency/isolation_check.rs` asks three witnesses
 //! whether the CPUs are isolated; `judge_isolation.rs` (pure) judges the row by them.
-//! `tests/recorded/experiment.rs` kills a simulated machine at every action and every write. `results.rs`
-//! makes the document from the journal and the measurements.
+//! `tests/recorded/experiment.rs` kills a simulated machine at every action and every write.
+//! `results.rs` makes the document from the journal and the measurements.
 //!
 //! `--minimize` and `--between` are searches (`src/experiment/search/`). The next configuration
 //! follows from the earlier measurements: `subset.rs` (pure) replays them and says which set of
