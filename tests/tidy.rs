@@ -5,8 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+#[path = "tidy/ceilings.rs"]
+mod ceilings;
 #[path = "tidy/circles.rs"]
 mod circles;
+#[path = "support/not_run.rs"]
+mod not_run;
 #[path = "tidy/texts.rs"]
 mod texts;
 
