@@ -109,7 +109,7 @@ fn names(code: &str) -> Vec<(usize, String)> {
 }
 
 /// Where a literal ends: at the first quote that no backslash escapes.
-fn closing_quote(text: &str) -> Option<usize> {
+pub fn closing_quote(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, c)| {
         let ends = c == '"' && !escaped;

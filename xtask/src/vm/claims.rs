@@ -1,5 +1,6 @@
 //! The claims of a scenario, in TAP: `ok - claim`, `not ok - claim`, `ok - claim # SKIP why`.
 
+use std::fmt;
 use std::ops::AddAssign;
 
 /// How many claims held, failed and were skipped.
@@ -15,6 +16,23 @@ impl AddAssign for ClaimCounts {
         self.ok += other.ok;
         self.not_ok += other.not_ok;
         self.skipped += other.skipped;
+    }
+}
+
+/// `N passed, N failed, N skipped`, which is also the last line of a run.
+impl fmt::Display for ClaimCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.ok, self.not_ok, self.skipped)
+    }
+}
+
+impl ClaimCounts {
+    /// Reads what `Display` writes.
+    pub fn parse(text: &str) -> Option<ClaimCounts> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [ok, "passed,", not_ok, "failed,", skipped, "skipped"] = words[..] else { return None };
+        let number = |word: &str| word.parse().ok();
+        Some(ClaimCounts { ok: number(ok)?, not_ok: number(not_ok)?, skipped: number(skipped)? })
     }
 }
 

@@ -7,7 +7,7 @@ mod boot;
 mod claims;
 mod guest_options;
 mod lab;
-mod passed_guests;
+mod passes;
 mod places;
 mod qemu_command;
 mod scenario;

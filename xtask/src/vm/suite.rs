@@ -1,9 +1,8 @@
 //! `cargo xtask vm test`: runs scenarios, several guests at a time, and counts their claims.
 
 use super::claims::{self, ClaimCounts};
-use super::passed_guests::PassedGuests;
 use super::scenario::{Scenario, ScenarioGuest};
-use super::{VmResult, places, shuffle, stop};
+use super::{VmResult, passes, places, shuffle, stop};
 use clap::Args;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,7 +13,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Runs all scenarios, or the named ones, in their guests. A guest that dies, hangs, or makes no
 /// claim counts as one failure. If one or two guests failed, each runs once more, alone; a guest
@@ -28,8 +27,8 @@ pub struct TestArgs {
     /// Also run the slow guests
     #[arg(long)]
     slow: bool,
-    /// Leave out guests that passed before with the same program, scenario and guest files, and
-    /// show when they passed. So a run that was interrupted continues
+    /// Leave out guests that passed earlier with the same program and kit, and count their passes.
+    /// So a run that was interrupted continues, also on another machine that has its file of passes
     #[arg(long)]
     resume: bool,
     /// Print the whole output of each guest
@@ -52,6 +51,9 @@ const RUNS: usize = 3;
 const MOST_REPEATED: usize = 2;
 /// The exit status of `vm run` after such a fault.
 const EMULATOR_FAULT: i32 = 126;
+/// Where the logs are, below the directory of the build.
+const LOGS: &str = "guests";
+const LOGS_AGAIN: &str = "guests/again";
 
 /// A guest that is to run.
 #[derive(Debug)]
@@ -60,8 +62,10 @@ struct GuestJob {
     guest: ScenarioGuest,
     /// What the reports call it.
     title: String,
-    /// Where the log of a pass is kept.
-    passed: PathBuf,
+    /// What the file of passes calls it.
+    key: String,
+    /// The claims that it passed in an earlier run.
+    earlier: Option<ClaimCounts>,
 }
 
 /// The result of a guest's run.
@@ -76,10 +80,9 @@ struct GuestResult {
 
 pub fn run(args: &TestArgs) -> VmResult<ExitCode> {
     let (jobs, left_out) = choose_guests(args)?;
-    let logs = places::target().join("guests");
-    fs::create_dir_all(logs.join("again"))?;
-    let mut results = run_all(args, &jobs, &logs);
-    let unsteady = repeat_failed(args, &jobs, &logs, &mut results);
+    fs::create_dir_all(places::target().join(LOGS_AGAIN))?;
+    let mut results = run_all(args, &jobs);
+    let unsteady = repeat_failed(args, &jobs, &mut results);
     if stop::is_requested() {
         return Ok(ExitCode::from(stop::INTERRUPTED));
     }
@@ -103,7 +106,7 @@ pub fn run(args: &TestArgs) -> VmResult<ExitCode> {
     if !failures.is_empty() {
         println!("Failures:\n{}", failures.join("\n"));
     }
-    println!("{} passed, {} failed, {} skipped", counts.ok, counts.not_ok, counts.skipped);
+    println!("{counts}");
     Ok(if counts.not_ok == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -114,7 +117,8 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
     } else {
         args.scenarios.iter().map(|name| Scenario::find(name)).collect::<VmResult<Vec<_>>>()?
     };
-    let passed = PassedGuests::of(args.binary.as_deref())?;
+    let earlier = if args.resume { passes::read(&passes::file()) } else { BTreeMap::new() };
+    let binary = args.binary.as_deref();
     let runs_slow = args.slow || !args.scenarios.is_empty();
     let (mut jobs, mut left_out) = (Vec::new(), Vec::new());
     for scenario in scenarios {
@@ -123,8 +127,10 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
             if guest.is_slow && !runs_slow {
                 left_out.push(title);
             } else {
-                let passed = passed.log(&scenario.script, &guest)?;
-                jobs.push(GuestJob { scenario: scenario.script.clone(), guest, title, passed });
+                let key = passes::key(binary, &title, &scenario.script, &guest.words)?;
+                let earlier = earlier.get(&key).copied().filter(|counts| counts.not_ok == 0);
+                let scenario = scenario.script.clone();
+                jobs.push(GuestJob { scenario, guest, title, key, earlier });
             }
         }
     }
@@ -139,7 +145,7 @@ fn choose_guests(args: &TestArgs) -> VmResult<(Vec<GuestJob>, Vec<String>)> {
 }
 
 /// Runs the guests. Each report is printed when its guest and all before it have ended.
-fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> BTreeMap<usize, GuestResult> {
+fn run_all(args: &TestArgs, jobs: &[GuestJob]) -> BTreeMap<usize, GuestResult> {
     let next = AtomicUsize::new(0);
     let ended = Mutex::new(EndedGuests::default());
     thread::scope(|scope| {
@@ -151,10 +157,13 @@ fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> BTreeMap<usize, G
                     if stop::is_requested() {
                         return;
                     }
-                    let result = match earlier_pass(args, job) {
-                        Some(result) => result,
-                        None => run_guest(args, job, logs)
-                            .map(|result| keep_pass(job, logs, result))
+                    let result = match job.earlier {
+                        Some(counts) => {
+                            let report = format!("{}: {counts}, in an earlier run\n", job.title);
+                            GuestResult { counts, report, failures: None }
+                        }
+                        None => run_guest(args, job, LOGS)
+                            .map(|result| keep_result(job, result))
                             .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string())),
                     };
                     ended.lock().unwrap_or_else(PoisonError::into_inner).add(at, result);
@@ -170,7 +179,6 @@ fn run_all(args: &TestArgs, jobs: &[GuestJob], logs: &Path) -> BTreeMap<usize, G
 fn repeat_failed(
     args: &TestArgs,
     jobs: &[GuestJob],
-    logs: &Path,
     results: &mut BTreeMap<usize, GuestResult>,
 ) -> Vec<String> {
     let failed = failed_guests(results);
@@ -183,7 +191,7 @@ fn repeat_failed(
             break;
         }
         println!("{}: failed, running it again, alone", job.title);
-        let second = run_guest(args, job, &logs.join("again"))
+        let second = run_guest(args, job, LOGS_AGAIN)
             .unwrap_or_else(|error| GuestResult::broken(job, &error.to_string()));
         print!("{}", second.report);
         if let Some(first) = results.get_mut(&at)
@@ -238,32 +246,19 @@ impl GuestResult {
     }
 }
 
-/// Keeps the log of a guest that passed, for `--resume`. A pass in a second run is not kept.
-fn keep_pass(job: &GuestJob, logs: &Path, mut result: GuestResult) -> GuestResult {
-    if result.counts.not_ok == 0
-        && let Err(error) = fs::copy(logs.join(log_name(&job.title)), &job.passed)
+/// Keeps the result of a guest for `--resume`. That of a second run is not kept.
+fn keep_result(job: &GuestJob, mut result: GuestResult) -> GuestResult {
+    if !stop::is_requested()
+        && let Err(error) = passes::add(&passes::file(), &job.key, result.counts)
     {
-        result.report += &format!("{}: the pass was not kept: {error}\n", job.title);
+        result.report += &format!("{}: the result was not kept: {error}\n", job.title);
     }
     result
 }
 
-/// The pass of an earlier run, for `--resume`.
-fn earlier_pass(args: &TestArgs, job: &GuestJob) -> Option<GuestResult> {
-    let passed = args.resume.then(|| job.passed.metadata().and_then(|data| data.modified()))?;
-    let age = passed.ok()?.elapsed().unwrap_or_default().as_secs() / 60;
-    let counts = claims::count(&read_text(&job.passed));
-    let ClaimCounts { ok, skipped, .. } = counts;
-    let report = format!(
-        "{}: {ok} ok, {skipped} skipped, in an earlier run with this program, {age} min ago\n",
-        job.title
-    );
-    Some(GuestResult { counts, report, failures: None })
-}
-
-fn run_guest(args: &TestArgs, job: &GuestJob, logs: &Path) -> VmResult<GuestResult> {
+fn run_guest(args: &TestArgs, job: &GuestJob, logs: &str) -> VmResult<GuestResult> {
     let begin = Instant::now();
-    let log = logs.join(log_name(&job.title));
+    let log = places::target().join(logs).join(log_name(&job.title));
     let mut report = String::new();
     let mut status = None;
     for _ in 0..RUNS {
@@ -284,17 +279,16 @@ fn run_guest(args: &TestArgs, job: &GuestJob, logs: &Path) -> VmResult<GuestResu
         writeln!(file, "not ok - the guest succeeds and makes a claim (exit status {status})")?;
         counts.not_ok = 1;
     }
-    let ClaimCounts { ok, not_ok, skipped } = counts;
     let seconds = begin.elapsed().as_secs();
     let title = &job.title;
     let output = read_text(&log);
     let boot = boot_seconds(&output).map_or_else(String::new, |boot| format!(" ({boot} s boot)"));
-    report += &format!("{title}: {ok} ok, {not_ok} not ok, {skipped} skipped, {seconds} s{boot}\n");
+    report += &format!("{title}: {counts}, {seconds} s{boot}\n");
     let mut failures = None;
     if args.verbose {
         report += &output;
     }
-    if not_ok != 0 {
+    if counts.not_ok != 0 {
         let lines = claims::failures(&output).join("\n");
         let place = format!("(the whole log: {})", log.display());
         report += &format!("{lines}\n{place}\n");
@@ -338,8 +332,7 @@ fn wait_for(child: &mut Child) -> VmResult<Option<i32>> {
 /// How long the guest took until the script began, from the line of `vm run --times`.
 fn boot_seconds(output: &str) -> Option<u64> {
     let times = output.lines().rev().find_map(|line| line.strip_prefix("# times boot_s="))?;
-    let seconds: f64 = times.split(' ').next()?.parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok().map(|time| time.as_secs())
+    times.split('.').next()?.parse().ok()
 }
 
 fn read_text(file: &Path) -> String {
@@ -348,14 +341,9 @@ fn read_text(file: &Path) -> String {
 
 /// A file name for a title: at most 100 characters, of letters, digits, dots and dashes.
 fn log_name(title: &str) -> String {
-    let mut name = String::new();
-    for letter in title.chars() {
-        if letter.is_ascii_alphanumeric() || letter == '.' {
-            name.push(letter);
-        } else if !name.ends_with('-') {
-            name.push('-');
-        }
-    }
+    let words = title.split(|c: char| !c.is_ascii_alphanumeric() && c != '.');
+    let words = words.filter(|word| !word.is_empty());
+    let mut name = words.collect::<Vec<_>>().join("-");
     name.truncate(100);
     name + ".log"
 }
