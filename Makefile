@@ -4,13 +4,9 @@
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
-ifneq ($(DESTDIR),)
-SUDO :=
-NEED :=
-else
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-NEED := scripts/need rust
-endif
+SUDO := $(if $(DESTDIR),,$(shell [ "$$(id -u)" = 0 ] || echo sudo))
+# With BINARY nothing is compiled.
+NEED := $(if $(DESTDIR)$(BINARY),,scripts/need rust)
 
 help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
@@ -70,28 +66,30 @@ fuzz:
 
 install:
 	@$(NEED)
-	@set -e; binary=$${BINARY:-$$(scripts/static)}; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	@set -e; $(MAKE_PAGES); \
 	$(SUDO) install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"; \
 	$(PAGES)
 
 pages:
 	@$(NEED)
-	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; $(PAGES)
+	@set -e; $(MAKE_PAGES); $(PAGES)
 
 packages:
 	@scripts/need rust packages
 	@scripts/packages
 
-# Their task needs no optimisation: that would take longer than it saves.
-PAGES = PATH="$$PATH:$$HOME/.cargo/bin"; cargo xtask man "$$made/man"; cargo xtask completions "$$made/completions"; \
-	cargo xtask units "$$made/examples" "$(PREFIX)/bin/cpushield"; cp packaging/policy.toml docs/experiment.toml "$$made/examples/"; \
-	cd "$$made"; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*.1; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" man/*.5; \
-	$(SUDO) install -D -m 644 completions/cpushield.bash "$(SHARE)/bash-completion/completions/cpushield"; \
-	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
-	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/doc/cpushield/examples" examples/*
+# The binary prints the pages. It does not know the day of the last commit.
+MAKE_PAGES = binary=$$(realpath "$${BINARY:-$$(scripts/static)}"); made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	"$$binary" __pages "$$made" "$(PREFIX)/bin/cpushield" "$$(git log -1 --format=%cs 2>/dev/null)"; \
+	for shell in bash zsh fish; do "$$binary" completions $$shell >"$$made/$$shell"; done
+
+PAGES = $(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" "$$made"/*.1; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" "$$made"/*.5; \
+	$(SUDO) install -D -m 644 "$$made/bash" "$(SHARE)/bash-completion/completions/cpushield"; \
+	$(SUDO) install -D -m 644 "$$made/zsh" "$(SHARE)/zsh/site-functions/_cpushield"; \
+	$(SUDO) install -D -m 644 "$$made/fish" "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/doc/cpushield/examples" "$$made"/*.service "$$made"/*.openrc "$$made"/*.sysv \
+	    packaging/policy.toml docs/experiment.toml
 
 # Archived journals are removed; results of experiments stay, and their directory is printed. Only root can look into
 # the state directory, so it looks for the experiment and expands the patterns.
