@@ -3,6 +3,7 @@
 .PHONY: help try test test-all check build bench bench-hour fuzz book install pages packages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
+BOOK = $(SHARE)/doc/cpushield
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
 SUDO := $(if $(DESTDIR),,$(shell [ "$$(id -u)" = 0 ] || echo sudo))
 # With BINARY nothing is compiled.
@@ -19,7 +20,7 @@ help:
 	@echo 'make book     make the book of docs/ in target/book (needs mdbook)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS seconds (default: 60)'
 	@echo 'make build    build the static binary'
-	@echo 'make install  install the binary, man pages, completions and examples below PREFIX ($(PREFIX)); packagers set DESTDIR'
+	@echo 'make install  install the binary, man pages, completions, book and examples below PREFIX ($(PREFIX)); packagers set DESTDIR'
 	@echo 'make packages make a .deb, an .rpm and a tarball in target/packages'
 	@echo 'make uninstall  restore everything that cpushield changed, including boot files, and remove it'
 
@@ -88,8 +89,13 @@ PAGES = $(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" "$$made"/*.1; \
 	$(SUDO) install -D -m 644 "$$made/bash" "$(SHARE)/bash-completion/completions/cpushield"; \
 	$(SUDO) install -D -m 644 "$$made/zsh" "$(SHARE)/zsh/site-functions/_cpushield"; \
 	$(SUDO) install -D -m 644 "$$made/fish" "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/doc/cpushield/examples" "$$made"/*.service "$$made"/*.openrc "$$made"/*.sysv \
-	    packaging/policy.toml docs/experiment.toml
+	$(SUDO) install -D -m 644 -t "$(BOOK)/examples" "$$made"/*.service "$$made"/*.openrc "$$made"/*.sysv \
+	    packaging/policy.toml docs/experiment.toml; \
+	$(SUDO) install -D -m 644 -t "$(BOOK)" docs/*.md docs/*.schema.json docs/experiment.toml; \
+	$(SUDO) install -D -m 644 -t "$(BOOK)/example" docs/example/report.html; \
+	for part in guides explanation measurements; do \
+	    $(SUDO) install -D -m 644 -t "$(BOOK)/$$part" docs/$$part/*.md; \
+	done
 
 # Archived journals are removed; results of experiments stay, and their directory is printed. Only root can look into
 # the state directory, so it looks for the experiment and expands the patterns.
@@ -103,7 +109,7 @@ uninstall:
 	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 "$(SHARE)/man/man5/cpushield-policy.5" \
 	    "$(SHARE)/bash-completion/completions/cpushield" "$(SHARE)/zsh/site-functions/_cpushield" \
 	    "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
-	$(SUDO) rm -rf "$(SHARE)/doc/cpushield"
+	$(SUDO) rm -rf "$(BOOK)"
 
 clean:
 	cargo clean

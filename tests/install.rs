@@ -100,7 +100,7 @@ fn make(target: &str, dest: &Path) {
 }
 
 #[test]
-fn a_given_binary_is_installed_with_its_pages_and_nothing_is_compiled() {
+fn a_given_binary_is_installed_with_its_pages_and_the_book_and_nothing_is_compiled() {
     let dest = scratch("given");
     make("install", &dest);
     let share = dest.join("usr/share");
@@ -120,6 +120,8 @@ fn a_given_binary_is_installed_with_its_pages_and_nothing_is_compiled() {
         "share/bash-completion/completions/cpushield",
         "share/zsh/site-functions/_cpushield",
         "share/fish/vendor_completions.d/cpushield.fish",
+        "share/doc/cpushield/tutorial.md",
+        "share/doc/cpushield/guides/recipes.md",
         "share/doc/cpushield/examples/policy.toml",
         "share/doc/cpushield/examples/cpushield-irqbalance.openrc",
     ] {
@@ -127,6 +129,14 @@ fn a_given_binary_is_installed_with_its_pages_and_nothing_is_compiled() {
     }
     let unit = share.join("doc/cpushield/examples/cpushield.service");
     assert!(fs::read_to_string(unit).unwrap().contains("/usr/bin/cpushield"));
+    for page in files.iter().filter(|file| file.extension().is_some_and(|end| end == "md")) {
+        for link in fs::read_to_string(page).unwrap().split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            let is_file = !target.contains(char::is_whitespace) && !target.contains("://");
+            let found = page.parent().unwrap().join(target);
+            assert!(!is_file || found.exists(), "{}: {target}", page.display());
+        }
+    }
     groff_reads_every_page(&share.join("man"));
     make("uninstall", &dest);
     assert_eq!(files_below(&dest), Vec::<PathBuf>::new());
