@@ -3,14 +3,11 @@
 .PHONY: help try test test-all check build bench bench-hour fuzz book install pages packages uninstall guests clean
 PREFIX ?= /usr/local
 SHARE = $(DESTDIR)$(PREFIX)/share
+BOOK = $(SHARE)/doc/cpushield
 # With DESTDIR (packaging) there is no sudo and no package manager: the build tools must be installed.
-ifneq ($(DESTDIR),)
-SUDO :=
-NEED :=
-else
-SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-NEED := scripts/need rust
-endif
+SUDO := $(if $(DESTDIR),,$(shell [ "$$(id -u)" = 0 ] || echo sudo))
+# With BINARY nothing is compiled.
+NEED := $(if $(DESTDIR)$(BINARY),,scripts/need rust)
 
 help:
 	@echo 'make try      build, shield a CPU for a few seconds, verify it, restore everything'
@@ -23,7 +20,7 @@ help:
 	@echo 'make book     make the book of docs/ in target/book (needs mdbook)'
 	@echo 'make fuzz     run every fuzz target for FUZZ_SECONDS seconds (default: 60)'
 	@echo 'make build    build the static binary'
-	@echo 'make install  install the binary, man pages, completions and examples below PREFIX ($(PREFIX)); packagers set DESTDIR'
+	@echo 'make install  install the binary, man pages, completions, book and examples below PREFIX ($(PREFIX)); packagers set DESTDIR'
 	@echo 'make packages make a .deb, an .rpm and a tarball in target/packages'
 	@echo 'make uninstall  restore everything that cpushield changed, including boot files, and remove it'
 
@@ -70,28 +67,35 @@ fuzz:
 
 install:
 	@$(NEED)
-	@set -e; binary=$${BINARY:-$$(scripts/static)}; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	@set -e; $(MAKE_PAGES); \
 	$(SUDO) install -D -m 755 "$$binary" "$(DESTDIR)$(PREFIX)/bin/cpushield"; \
 	$(PAGES)
 
 pages:
 	@$(NEED)
-	@set -e; made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; $(PAGES)
+	@set -e; $(MAKE_PAGES); $(PAGES)
 
 packages:
 	@scripts/need rust packages
 	@scripts/packages
 
-# Their task needs no optimisation: that would take longer than it saves.
-PAGES = PATH="$$PATH:$$HOME/.cargo/bin"; cargo xtask man "$$made/man"; cargo xtask completions "$$made/completions"; \
-	cargo xtask units "$$made/examples" "$(PREFIX)/bin/cpushield"; cp packaging/policy.toml docs/experiment.toml "$$made/examples/"; \
-	cd "$$made"; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" man/*.1; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" man/*.5; \
-	$(SUDO) install -D -m 644 completions/cpushield.bash "$(SHARE)/bash-completion/completions/cpushield"; \
-	$(SUDO) install -D -m 644 completions/_cpushield "$(SHARE)/zsh/site-functions/_cpushield"; \
-	$(SUDO) install -D -m 644 completions/cpushield.fish "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
-	$(SUDO) install -D -m 644 -t "$(SHARE)/doc/cpushield/examples" examples/*
+# The binary prints the pages. It does not know the day of the last commit.
+MAKE_PAGES = binary=$$(realpath "$${BINARY:-$$(scripts/static)}"); made=$$(mktemp -d); trap 'rm -rf "$$made"' EXIT; \
+	"$$binary" __pages "$$made" "$(PREFIX)/bin/cpushield" "$$(git log -1 --format=%cs 2>/dev/null)"; \
+	for shell in bash zsh fish; do "$$binary" completions $$shell >"$$made/$$shell"; done
+
+PAGES = $(SUDO) install -D -m 644 -t "$(SHARE)/man/man1" "$$made"/*.1; \
+	$(SUDO) install -D -m 644 -t "$(SHARE)/man/man5" "$$made"/*.5; \
+	$(SUDO) install -D -m 644 "$$made/bash" "$(SHARE)/bash-completion/completions/cpushield"; \
+	$(SUDO) install -D -m 644 "$$made/zsh" "$(SHARE)/zsh/site-functions/_cpushield"; \
+	$(SUDO) install -D -m 644 "$$made/fish" "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
+	$(SUDO) install -D -m 644 -t "$(BOOK)/examples" "$$made"/*.service "$$made"/*.openrc "$$made"/*.sysv \
+	    packaging/policy.toml docs/experiment.toml; \
+	$(SUDO) install -D -m 644 -t "$(BOOK)" docs/*.md docs/*.schema.json docs/experiment.toml; \
+	$(SUDO) install -D -m 644 -t "$(BOOK)/example" docs/example/report.html; \
+	for part in guides explanation measurements; do \
+	    $(SUDO) install -D -m 644 -t "$(BOOK)/$$part" docs/$$part/*.md; \
+	done
 
 # Archived journals are removed; results of experiments stay, and their directory is printed. Only root can look into
 # the state directory, so it looks for the experiment and expands the patterns.
@@ -105,7 +109,7 @@ uninstall:
 	$(SUDO) rm -f "$$binary" "$(SHARE)"/man/man1/cpushield.1 "$(SHARE)"/man/man1/cpushield-*.1 "$(SHARE)/man/man5/cpushield-policy.5" \
 	    "$(SHARE)/bash-completion/completions/cpushield" "$(SHARE)/zsh/site-functions/_cpushield" \
 	    "$(SHARE)/fish/vendor_completions.d/cpushield.fish"; \
-	$(SUDO) rm -rf "$(SHARE)/doc/cpushield"
+	$(SUDO) rm -rf "$(BOOK)"
 
 clean:
 	cargo clean

@@ -41,8 +41,7 @@ pub fn run(ui: &Ui, args: &CompletionsArgs) -> Result<(), Failure> {
 }
 
 /// The command line without hidden subcommands, which `clap_complete` would include.
-#[must_use]
-pub fn visible_command() -> clap::Command {
+fn visible_command() -> clap::Command {
     super::command().mut_subcommand("boot", |boot| {
         let visible = boot.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
         let about = boot.get_about().cloned().unwrap_or_default();

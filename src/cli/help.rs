@@ -81,11 +81,10 @@ pub(super) const RUN_EXIT_CODE: &str =
     "  `cpushield run` returns the program's exit code: see `cpushield run --help`\n";
 
 /// The form of every TIME.
-pub const TIMES: &str = "TIME is a number with a unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
+pub(super) const TIMES: &str = "TIME is a number with a unit: 800ns, 5us, 1.5ms, 30s, 10m, 1h, 1d";
 
 /// Whether a subcommand has an option that takes a TIME.
-#[must_use]
-pub fn takes_time(command: &clap::Command) -> bool {
+pub(super) fn takes_time(command: &clap::Command) -> bool {
     let mut names = command.get_arguments().filter_map(clap::Arg::get_value_names).flatten();
     names.any(|name| name == "TIME")
 }

@@ -1,7 +1,7 @@
-//! The subcommands that only cpushield itself calls. They have a separate command line, so no
-//! help, completion, list or suggestion shows them.
+//! The subcommands that only cpushield itself and its Makefile call. They have a separate command
+//! line, so no help, completion, list or suggestion shows them.
 
-use super::{GlobalArgs, log_end};
+use super::{GlobalArgs, log_end, man};
 use crate::failure::Failure;
 use crate::ui::Ui;
 use crate::workflow::internal::{self, NAMES, WorkerRole};
@@ -53,12 +53,15 @@ enum InternalCommand {
     /// The threads of `latency`
     #[command(name = NAMES.measure)]
     Measure,
+    /// Write the man pages and the examples of units
+    #[command(name = "__pages")]
+    Pages(man::ManArgs),
 }
 
 /// Whether the command line calls an internal subcommand, whose name always comes first.
 pub(super) fn is_internal(args: &[OsString]) -> bool {
     let arg = args.get(1).and_then(|arg| arg.to_str());
-    arg.is_some_and(|arg| NAMES.contains(arg))
+    arg.is_some_and(InternalCommand::has_subcommand)
 }
 
 /// Runs the subcommand and logs how it ended.
@@ -85,6 +88,7 @@ fn run_command(ui: &Ui, inner: &InternalArgs) -> Result<(), Failure> {
         InternalCommand::Operator { only_shield } => {
             internal::answer_operator(&inner.global.open_live(ui)?, only_shield.clone());
         }
+        InternalCommand::Pages(args) => return man::write(&inner.global.user_files(), args),
         InternalCommand::Load => internal::serve(WorkerRole::GentleLoad, log),
         InternalCommand::Work => internal::serve(WorkerRole::Load, log),
         InternalCommand::Sample => internal::serve(WorkerRole::Sampler, log),

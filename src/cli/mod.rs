@@ -18,6 +18,7 @@ mod inner;
 mod input;
 pub mod latency;
 mod loads;
+mod man;
 pub mod mask;
 mod other_words;
 mod paint;
@@ -207,10 +208,10 @@ const HELP_TAILS: &[(&str, &HelpTail)] = &[
     ("completions", &completions::HELP),
 ];
 
-/// The end of the help of a subcommand, such as `boot plan`; `None` is the command itself.
+/// The end of the help of a subcommand, such as `boot plan`; the command itself has an empty name.
 #[must_use]
-pub fn help_tail(name: Option<&str>) -> &'static HelpTail {
-    let own = HELP_TAILS.iter().find(|(subcommand, _)| Some(*subcommand) == name);
+pub fn help_tail(name: &str) -> &'static HelpTail {
+    let own = HELP_TAILS.iter().find(|(subcommand, _)| *subcommand == name);
     own.map_or(&help::COMMAND, |(_, tail)| tail)
 }
 
@@ -271,7 +272,7 @@ fn with_tails(command: clap::Command, parent: &str) -> clap::Command {
         command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
     names.into_iter().fold(command.mut_args(with_negative_values), |command, name| {
         let path = format!("{parent}{name}");
-        let tail = help_tail(Some(&path));
+        let tail = help_tail(&path);
         let nested = format!("{path} ");
         command.mut_subcommand(name, |sub| {
             let text = tail.text(help::takes_time(&sub));

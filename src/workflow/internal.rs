@@ -42,15 +42,6 @@ pub const NAMES: InternalNames = InternalNames {
     operator: OPERATOR_COMMAND,
 };
 
-impl InternalNames {
-    /// Whether an internal subcommand has this name.
-    #[must_use]
-    pub fn contains(&self, name: &str) -> bool {
-        let InternalNames { watchdog, gentle_load, load, sampler, measure, ban, operator } = self;
-        [watchdog, gentle_load, load, sampler, measure, ban, operator].contains(&&name)
-    }
-}
-
 /// A kind of worker.
 #[derive(Debug, Clone, Copy)]
 pub enum WorkerRole {

@@ -1,37 +1,61 @@
-//! Renders the Markdown of a page for a terminal.
+//! Reads the Markdown of a page into its parts, and renders them for a terminal.
 
 use crate::report::table::{Align, fit, wrap};
 
-/// Renders the text of a page: paragraphs, lists, tables and examples.
-pub fn render_body(text: &str, width: usize) -> String {
+/// A part of a page.
+#[derive(Debug)]
+pub enum PagePart {
+    /// An example: its lines.
+    Example(String),
+    /// A table: its rows, and the head is the first.
+    Table(Vec<Vec<String>>),
+    /// A paragraph or a list.
+    Paragraph(String),
+}
+
+/// The parts of a page. Each link is replaced by its words.
+#[must_use]
+pub fn page_parts(text: &str) -> Vec<PagePart> {
     let mut parts = Vec::new();
     for (n, part) in text.split("```").enumerate() {
         // Odd parts are fenced examples; their first line is the name of the language.
         if n % 2 == 1 {
-            let lines = part.lines().skip(1).map(|line| format!("    {line}"));
-            parts.push(lines.map(|line| line.trim_end().to_owned() + "\n").collect());
+            let (_, example) = part.split_once('\n').unwrap_or_default();
+            parts.push(PagePart::Example(example.to_owned()));
             continue;
         }
         let part = without_links(part);
         let paragraphs =
             part.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty());
         parts.extend(paragraphs.map(|paragraph| match paragraph.starts_with('|') {
-            true => render_table(paragraph, width),
-            false => render_paragraph(paragraph, width),
+            true => PagePart::Table(table_rows(paragraph)),
+            false => PagePart::Paragraph(paragraph.to_owned()),
         }));
     }
-    parts.join("\n")
+    parts
 }
 
-/// Renders a Markdown table.
-fn render_table(text: &str, width: usize) -> String {
-    let rows: Vec<Vec<String>> = text
-        .lines()
-        .filter(|line| !line.starts_with("|--"))
-        .map(|line| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect())
-        .collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    fit("  ", &vec![Align::Left; columns], &rows, width)
+/// The rows of a Markdown table.
+fn table_rows(text: &str) -> Vec<Vec<String>> {
+    let rows = text.lines().filter(|line| !line.starts_with("|--"));
+    let cells = |row: &str| row.trim_matches('|').split('|').map(|c| c.trim().to_owned()).collect();
+    rows.map(cells).collect()
+}
+
+/// Renders the text of a page: paragraphs, lists, tables and examples.
+pub fn render_body(text: &str, width: usize) -> String {
+    let parts = page_parts(text).into_iter().map(|part| match part {
+        PagePart::Example(text) => {
+            let lines = text.lines().map(|line| format!("    {line}"));
+            lines.map(|line| line.trim_end().to_owned() + "\n").collect()
+        }
+        PagePart::Table(rows) => {
+            let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+            fit("  ", &vec![Align::Left; columns], &rows, width)
+        }
+        PagePart::Paragraph(text) => render_paragraph(&text, width),
+    });
+    parts.collect::<Vec<String>>().join("\n")
 }
 
 /// The text with the words of each link in place of the link. In code there are no links.

@@ -72,6 +72,81 @@ fn packaging_needs_neither_root_nor_a_package_manager_and_installs_the_pages() {
     assert!(installed.contains("sudo install") && installed.contains("scripts/need rust"));
 }
 
+/// Every file below a directory.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+/// Installs the program of this test, with compilers that fail, as packagers do.
+fn make(target: &str, dest: &Path) {
+    let bin = dest.with_extension("bin");
+    for compiler in ["cargo", "rustc", "rustup", "cc"] {
+        write_program(&bin.join(compiler), "exit 70");
+    }
+    let made = Command::new("make")
+        .args([target, "PREFIX=/usr", concat!("BINARY=", env!("CARGO_BIN_EXE_cpushield"))])
+        .arg(format!("DESTDIR={}", dest.display()))
+        .env("PATH", path_with(&bin))
+        .env_remove("MAKELEVEL")
+        .env_remove("MAKEFLAGS")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}
+
+#[test]
+fn a_given_binary_is_installed_with_its_pages_and_the_book_and_nothing_is_compiled() {
+    let dest = scratch("given");
+    make("install", &dest);
+    let share = dest.join("usr/share");
+    let commands = cpushield::cli::command();
+    let pages = names(&share.join("man/man1"));
+    for sub in commands.get_subcommands() {
+        assert!(pages.contains(&format!("cpushield-{}.1", sub.get_name())), "{pages:?}");
+    }
+    assert!(!pages.iter().any(|page| page.contains("_") || page.contains("conclude")), "{pages:?}");
+    let files = files_below(&dest);
+    let has = |name: &str| files.iter().any(|file| *file == dest.join("usr").join(name));
+    for file in [
+        "bin/cpushield",
+        "share/man/man1/cpushield.1",
+        "share/man/man1/cpushield-boot-plan.1",
+        "share/man/man5/cpushield-policy.5",
+        "share/bash-completion/completions/cpushield",
+        "share/zsh/site-functions/_cpushield",
+        "share/fish/vendor_completions.d/cpushield.fish",
+        "share/doc/cpushield/tutorial.md",
+        "share/doc/cpushield/guides/recipes.md",
+        "share/doc/cpushield/examples/policy.toml",
+        "share/doc/cpushield/examples/cpushield-irqbalance.openrc",
+    ] {
+        assert!(has(file), "{file}: {files:?}");
+    }
+    let unit = share.join("doc/cpushield/examples/cpushield.service");
+    assert!(fs::read_to_string(unit).unwrap().contains("/usr/bin/cpushield"));
+    for page in files.iter().filter(|file| file.extension().is_some_and(|end| end == "md")) {
+        for link in fs::read_to_string(page).unwrap().split("](").skip(1) {
+            let target = link.split([')', '#']).next().unwrap();
+            let is_file = !target.contains(char::is_whitespace) && !target.contains("://");
+            let found = page.parent().unwrap().join(target);
+            assert!(!is_file || found.exists(), "{}: {target}", page.display());
+        }
+    }
+    groff_reads_every_page(&share.join("man"));
+    make("uninstall", &dest);
+    assert_eq!(files_below(&dest), Vec::<PathBuf>::new());
+}
+
+fn groff_reads_every_page(man: &Path) {
+    let groff = ["-man", "-Tutf8", "-Kutf8", "-ww", "-z"];
+    match Command::new("groff").args(groff).args(files_below(man)).output() {
+        Ok(groff) => assert_eq!(String::from_utf8_lossy(&groff.stderr), ""),
+        Err(error) => crate::not_run::not_run(&format!("groff: {error}")),
+    }
+}
+
 /// The state directory belongs to root alone. Here it exists only while `sudo` runs a command.
 #[test]
 fn uninstalling_as_an_ordinary_user_stops_an_experiment_and_removes_archived_journals() {

@@ -70,9 +70,9 @@ if [ ! -e /boot/grub ]; then
     snapshot /tmp/before
     status "dpkg -i" 0 dpkg -i "$deb"
     claim "the package has the program under test" cmp /host/cpushield /usr/bin/cpushield
-    claim "and its man page, completions and examples" ls /usr/share/man/man1/cpushield.1.gz \
+    claim "and its man page, completions, guides and examples" ls /usr/share/man/man1/cpushield.1.gz \
         /usr/share/man/man5/cpushield-policy.5.gz /usr/share/bash-completion/completions/cpushield \
-        /usr/share/doc/cpushield/examples/policy.toml
+        /usr/share/doc/cpushield/guides/recipes.md /usr/share/doc/cpushield/examples/policy.toml
     claim "systemd accepts the unit of the examples" \
         systemd-analyze verify /usr/share/doc/cpushield/examples/cpushield.service
     claim "the shell accepts the script of the examples" sh -n /usr/share/doc/cpushield/examples/cpushield.sysv

@@ -28,7 +28,7 @@ fn own_codes(command: &clap::Command, path: &str) -> Vec<(String, ExitCodes)> {
     let mut found = Vec::new();
     for child in command.get_subcommands().filter(|child| !child.is_hide_set()) {
         let name = format!("{path}{}", child.get_name());
-        let codes = help_tail(Some(&name)).exit_codes;
+        let codes = help_tail(&name).exit_codes;
         if codes != EXIT_CODES {
             found.push((name.clone(), codes));
         }

@@ -1,16 +1,9 @@
-//! Project tasks: generated documents, man pages, completions and units. All are derived from the
-//! definitions in the tool. `vm` runs guests with real kernels.
+//! Project tasks: documents that are generated from the definitions in the tool, and guests with
+//! real kernels (`vm`).
 
 mod docs;
 mod exit_codes;
 mod kernel_names;
-mod man;
-#[cfg(test)]
-#[path = "../../tests/support/not_run.rs"]
-mod not_run;
-mod policy_page;
-mod roff;
-mod units;
 mod vm;
 
 use clap::{Parser, Subcommand};
@@ -33,24 +26,6 @@ enum Task {
         #[arg(default_value = "docs")]
         dir: PathBuf,
     },
-    /// Write the man pages, one per subcommand
-    Man {
-        /// The directory to write to
-        dir: PathBuf,
-    },
-    /// Write the completions for bash, zsh and fish
-    Completions {
-        /// The directory to write to
-        dir: PathBuf,
-    },
-    /// Write examples of the unit and the init scripts of `cpushield enable`
-    Units {
-        /// The directory to write to
-        dir: PathBuf,
-        /// The program that they start
-        #[arg(default_value = "/usr/bin/cpushield")]
-        program: String,
-    },
     /// Write the list of kernel parameters that `--parameter` knows
     KernelNames {
         /// The kernel's document kernel-parameters.txt
@@ -66,9 +41,6 @@ enum Task {
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
         Task::Docs { dir } => written(docs::write(&dir)),
-        Task::Man { dir } => written(man::write_pages(&dir)),
-        Task::Completions { dir } => written(man::write_completions(&dir)),
-        Task::Units { dir, program } => written(units::write(&dir, &program)),
         Task::KernelNames { document, origin } => written(kernel_names::write(&document, &origin)),
         Task::Vm(task) => vm::run(&task),
     };

@@ -5,8 +5,8 @@
 //! ceilings by the prices of the open issues. When an issue is closed, its row goes, and the rows
 //! of the rooms may grow by that price. Code may move between rooms, and its ceiling with it.
 
-use super::not_run::not_run;
 use super::{Source, root, sample, sources, texts};
+use crate::not_run::not_run;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;

@@ -181,7 +181,10 @@ fn wrong_imports(source: &Source) -> Vec<String> {
         return Vec::new();
     }
     let Some((_, allowed)) = IMPORTS.iter().find(|(name, _)| *name == module) else {
-        return vec![format!("{}: {module} is not in the table of tests/recorded/tidy/mod.rs", source.path)];
+        return vec![format!(
+            "{}: {module} is not in the table of tests/recorded/tidy/mod.rs",
+            source.path
+        )];
     };
     let lines: Vec<&str> = source.code().lines().map(without_comment).collect();
     let code = lines.join("\n");

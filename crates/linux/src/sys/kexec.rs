@@ -3,6 +3,8 @@
 
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
+#[cfg(not(target_arch = "aarch64"))]
+use libc::SYS_kexec_file_load as CALL;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
@@ -13,6 +15,11 @@ use std::os::fd::AsRawFd;
 const UNLOAD: libc::c_ulong = 1;
 const NO_INITRAMFS: libc::c_ulong = 4;
 
+/// The number of the call (include/uapi/asm-generic/unistd.h, 6.12). libc lacks it for aarch64 with
+/// musl.
+#[cfg(target_arch = "aarch64")]
+const CALL: libc::c_long = 294;
+
 fn kexec_file_load(
     kernel: Option<&File>,
     ramdisk: Option<&File>,
@@ -22,10 +29,9 @@ fn kexec_file_load(
     let kernel = kernel.map_or(-1, AsRawFd::as_raw_fd);
     let ramdisk = ramdisk.map_or(-1, AsRawFd::as_raw_fd);
     let length = line.count_bytes() + 1;
-    let call = libc::SYS_kexec_file_load;
     // SAFETY: the descriptors are open until the call returns, the text lives as long, and `length`
     // is its length with the final zero.
-    match unsafe { libc::syscall(call, kernel, ramdisk, length, line.as_ptr(), flags) } {
+    match unsafe { libc::syscall(CALL, kernel, ramdisk, length, line.as_ptr(), flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
