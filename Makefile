@@ -26,7 +26,7 @@ help:
 
 try:
 	@scripts/need rust
-	@binary=$$(scripts/static) && echo "+ $(SUDO) $$binary try" && $(SUDO) "$$binary" try
+	@binary=$$(scripts/static try) && echo "+ $(SUDO) $$binary try" && $(SUDO) "$$binary" try
 
 build:
 	@scripts/need rust
