@@ -24,6 +24,8 @@ mod documents;
 mod empty_latency;
 #[path = "../support/not_run.rs"]
 mod not_run;
+#[path = "../support/overlay.rs"]
+mod overlay;
 #[path = "../support/recordings.rs"]
 mod recordings;
 #[path = "../support/schemas.rs"]

@@ -1,4 +1,7 @@
 //! The numbers of the kernel's errors on this architecture, for code that decides by them
 //! (errno(3)).
 
-pub use libc::{EACCES, EBUSY, EINVAL, EIO, ENODEV, ENOENT, ENOSYS, ENXIO, EPERM, ESRCH};
+pub use libc::{
+    EACCES, EBUSY, EEXIST, EINVAL, EIO, EISDIR, ELOOP, ENODEV, ENOENT, ENOSYS, ENOTDIR, ENOTEMPTY,
+    ENXIO, EPERM, ESRCH,
+};

@@ -4,6 +4,7 @@
 
 mod cpuset_file;
 mod logging;
+pub mod machine_files;
 mod optional_reader;
 mod regular_reader;
 mod writer;
@@ -13,16 +14,14 @@ pub use writer::FileWriter;
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result, errno_name};
 use crate::files::event_log::EventLog;
-use crate::files::fast_read::{is_whole_at_first_read, open};
+use crate::files::fast_read::open;
 use crate::recording::record::{MachineRecorder, PresentKind};
-use crate::recording::root_dir::{
-    self, ERRORS_FILE, Listed, RecordedOutcome, RootDir, parse_errors,
-};
+use crate::recording::root_dir::{ERRORS_FILE, Listed, RecordedOutcome, parse_errors};
+use machine_files::{LocalFiles, MachineFiles};
 use rustix::fs::OFlags;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -49,8 +48,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct Host {
     root: PathBuf,
-    /// The directory of a recorded machine; `None` for the live one.
-    recorded: Option<RootDir>,
+    pub(crate) files: Box<dyn MachineFiles>,
     live: bool,
     /// Whether the recording has an `errors.tsv`.
     has_errors: bool,
@@ -70,7 +68,7 @@ impl Host {
     /// The machine that this program runs on.
     #[must_use]
     pub fn live() -> Host {
-        Host::new(PathBuf::from("/"), None)
+        Host::new(PathBuf::from("/"), Box::new(LocalFiles::live()), true)
     }
 
     /// A directory written by `survey --record`, or any copy of `/proc` and `/sys`.
@@ -80,8 +78,18 @@ impl Host {
     pub fn recorded(dir: &Path) -> Result<Host> {
         let name = dir.display().to_string();
         let root = dir.canonicalize().map_err(|e| Error::io(Operation::Read, &name, e))?;
-        let dir = RootDir::open(&root).map_err(|e| Error::io(Operation::Read, &name, e))?;
-        let mut host = Host::new(root, Some(dir));
+        let files = LocalFiles::recorded(root.clone());
+        let files = files.map_err(|e| Error::io(Operation::Read, &name, e))?;
+        Host::of_files(root, Box::new(files))
+    }
+
+    /// A machine with these files, which is not the one that this program runs on. `root` is where
+    /// its files would be.
+    ///
+    /// # Errors
+    /// Its `errors.tsv` cannot be read or is malformed.
+    pub fn of_files(root: PathBuf, files: Box<dyn MachineFiles>) -> Result<Host> {
+        let mut host = Host::new(root, files, false);
         match host.read_file(ERRORS_FILE) {
             Ok(text) => {
                 *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?;
@@ -93,11 +101,11 @@ impl Host {
         Ok(host)
     }
 
-    fn new(root: PathBuf, recorded: Option<RootDir>) -> Host {
+    fn new(root: PathBuf, files: Box<dyn MachineFiles>, live: bool) -> Host {
         Host {
             root,
-            live: recorded.is_none(),
-            recorded,
+            files,
+            live,
             has_errors: false,
             errors: Mutex::default(),
             recorder: None,
@@ -212,11 +220,15 @@ impl Host {
         const MSR_SMI_COUNT: u64 = 0x34;
         let path = format!("/dev/cpu/{cpu}/msr");
         let answer = self.recorded_error(Operation::Read, &path).and_then(|()| {
-            let file = self.open_to_read(&path).map_err(Error::on(Operation::Read, &path))?;
             let mut bytes = [0; 8];
-            // A recording contains only the eight bytes of the register.
-            let offset = if self.live { MSR_SMI_COUNT } else { 0 };
-            file.read_exact_at(&mut bytes, offset).map_err(Error::on(Operation::Read, &path))?;
+            self.count_operation();
+            match self.live {
+                true => open(&self.local_path(&path), OFlags::RDONLY)
+                    .and_then(|file| file.read_exact_at(&mut bytes, MSR_SMI_COUNT)),
+                // A recording contains only the eight bytes of the register.
+                false => self.files.read(&path).and_then(|all| (&*all).read_exact(&mut bytes)),
+            }
+            .map_err(Error::on(Operation::Read, &path))?;
             Ok(bytes)
         });
         self.finish_read(&path, answer).map(u64::from_le_bytes)
@@ -276,7 +288,8 @@ impl Host {
         }
         let answer = CHUNK.with_borrow_mut(|chunk| {
             chunk.resize(CHUNK_BYTES, 0);
-            let mut file = self.open_to_read(path)?;
+            self.count_operation();
+            let mut file = open(&self.local_path(path), OFlags::RDONLY)?;
             file.read(chunk).map(|n| chunk[..n].to_vec())
         });
         self.log_result(
@@ -288,37 +301,8 @@ impl Host {
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
-        let mut file = self.open_to_read(path).map_err(Error::on(Operation::Read, path))?;
-        // A recording has plain files, which end at a short read.
-        let one_read = !self.live || is_whole_at_first_read(path);
-        CHUNK.with_borrow_mut(|chunk| {
-            chunk.resize(CHUNK_BYTES, 0);
-            let mut bytes = Vec::new();
-            loop {
-                match file.read(chunk) {
-                    Ok(0) => return Ok(bytes),
-                    Ok(n) => {
-                        bytes.extend_from_slice(&chunk[..n]);
-                        if one_read && n < chunk.len() {
-                            return Ok(bytes);
-                        }
-                    }
-                    Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                    Err(e) => return Err(Error::io(Operation::Read, path, e)),
-                }
-                if bytes.len() as u64 > FILE_BYTES_MAX {
-                    return Err(Error::os(Operation::Read, path, libc::EFBIG));
-                }
-            }
-        })
-    }
-
-    fn open_to_read(&self, path: &str) -> io::Result<fs::File> {
         self.count_operation();
-        match &self.recorded {
-            Some(dir) => dir.read(path),
-            None => open(&self.local_path(path), OFlags::RDONLY),
-        }
+        self.files.read(path).map_err(Error::on(Operation::Read, path))
     }
 
     /// Lists the names in a directory, sorted.
@@ -350,11 +334,7 @@ impl Host {
     fn entries(&self, path: &str, listed: Listed) -> Result<Vec<String>> {
         self.recorded_error(Operation::Read, path)?;
         self.count_operation();
-        let names = match &self.recorded {
-            Some(dir) => dir.list(path, listed),
-            None => open(&self.local_path(path), OFlags::RDONLY | OFlags::DIRECTORY)
-                .and_then(|dir| root_dir::names(dir.into(), listed)),
-        };
+        let names = self.files.list(path, listed);
         let mut names = names.map_err(|e| Error::io(Operation::Read, path, e))?;
         names.sort();
         Ok(names)
@@ -367,10 +347,9 @@ impl Host {
     pub fn read_link(&self, path: &str) -> Result<String> {
         self.count_operation();
         let target = self.recorded_error(Operation::Read, path).and_then(|()| {
-            fs::read_link(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))
+            self.files.read_link(path).map_err(|e| Error::io(Operation::Read, path, e))
         });
         let target = self.log_result(Operation::Read, path, None, target)?;
-        let target = target.to_string_lossy().into_owned();
         if let Some(recorder) = &self.recorder {
             recorder.save_link(path);
         }
@@ -391,18 +370,12 @@ impl Host {
     #[must_use]
     pub fn exists(&self, path: &str) -> bool {
         self.count_operation();
-        let exists = match &self.recorded {
-            Some(dir) => dir.has(path),
-            None => self.local_path(path).exists(),
-        };
-        if exists && let Some(recorder) = &self.recorder {
-            let kind = match self.local_path(path).is_dir() {
-                true => PresentKind::Directory,
-                false => PresentKind::File,
-            };
+        let found = self.files.is_dir(path);
+        if let (Some(is_dir), Some(recorder)) = (found, &self.recorder) {
+            let kind = if is_dir { PresentKind::Directory } else { PresentKind::File };
             recorder.save_presence(path, kind);
         }
-        exists
+        found.is_some()
     }
 
     /// Whether this machine can be changed: the live one, or a recorded one in the simulator.
@@ -455,8 +428,7 @@ impl Host {
     /// The kernel's error.
     pub fn make_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::MakeDir, path)?;
-        let created =
-            fs::create_dir(self.local_path(path)).map_err(Error::on(Operation::MakeDir, path));
+        let created = self.files.make_dir(path).map_err(Error::on(Operation::MakeDir, path));
         self.log_result(Operation::MakeDir, path, None, created)?;
         #[cfg(feature = "simulator")]
         if !self.live {
@@ -475,8 +447,7 @@ impl Host {
         if !self.live {
             self.simulate_remove_dir(path)?;
         }
-        let removed =
-            fs::remove_dir(self.local_path(path)).map_err(Error::on(Operation::Remove, path));
+        let removed = self.files.remove_dir(path).map_err(Error::on(Operation::Remove, path));
         self.log_result(Operation::Remove, path, None, removed)
     }
 
@@ -486,8 +457,7 @@ impl Host {
     /// The kernel's error.
     pub fn remove_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
-        let removed =
-            fs::remove_file(self.local_path(path)).map_err(Error::on(Operation::Remove, path));
+        let removed = self.files.remove_file(path).map_err(Error::on(Operation::Remove, path));
         self.log_result(Operation::Remove, path, None, removed)
     }
 }

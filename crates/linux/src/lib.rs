@@ -31,15 +31,16 @@ pub use files::event_log::EventLog;
 pub use files::file_stamp::FileStamp;
 pub use files::machine_files::{FileAttributes, FreeSpace};
 pub use files::public_dir::PublicDir;
-pub use files::regular::FileKind;
+pub use files::regular::{FileKind, OpenError};
 pub use files::store::{Store, StoreLock};
+pub use host::machine_files::MachineFiles;
 pub use host::{FileWriter, Host};
 pub use processes::command_output::CommandOutput;
 pub use processes::hogs::RtHog;
 pub use processes::process_handle::ProcessHandle;
 pub use processes::step_aside::AffinityGuard;
 pub use processes::task::{Task, TaskId};
-pub use recording::root_dir::RecordedOutcome;
+pub use recording::root_dir::{Listed, RecordedOutcome};
 #[cfg(feature = "simulator")]
 pub use recording::simulate::InjectedFault;
 pub use sys::memory::RaisedLockLimit;

@@ -1,5 +1,6 @@
 //! A machine as files on which apply and undo run, and the comparison of two of them.
 
+use crate::overlay::{Node, Overlay};
 use cpushield::apply::{self, ApplyError};
 use cpushield::plan::Plan;
 use cpushield_linux::{Host, Store};
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// A directory of one test, removed at its end.
 pub struct Scratch(pub PathBuf);
@@ -30,9 +32,11 @@ impl Drop for Scratch {
     }
 }
 
-/// A machine as files, and a state directory.
+/// A machine, and a state directory. A recording is read once for all tests and changes in memory.
+/// Other machines are files, which the program itself can use too.
 pub struct Bench {
     pub scratch: Scratch,
+    recorded: Option<Overlay>,
 }
 
 /// Files with their bytes, and directories with none.
@@ -40,7 +44,7 @@ pub type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
 
 impl Bench {
     pub fn of(tree: &Tree) -> Bench {
-        let bench = Bench { scratch: Scratch::new() };
+        let bench = Bench { scratch: Scratch::new(), recorded: None };
         bench.add(tree);
         bench
     }
@@ -59,27 +63,65 @@ impl Bench {
         }
     }
 
-    /// A copy of a recorded machine.
+    /// A recorded machine.
     pub fn of_recording(root: &Path) -> Bench {
-        let scratch = Scratch::new();
-        copy_below(root, &scratch.0.join("root"));
-        Bench { scratch }
+        static READ: Mutex<BTreeMap<PathBuf, Overlay>> = Mutex::new(BTreeMap::new());
+        let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = || Overlay::of_recording(root);
+        let recorded = read.entry(root.to_owned()).or_insert_with(made).fork();
+        Bench { scratch: Scratch::new(), recorded: Some(recorded) }
+    }
+
+    /// This recorded machine as files, for the program itself.
+    pub fn into_files(mut self) -> Bench {
+        for (path, node) in self.recorded.take().unwrap().all() {
+            let place = self.scratch.0.join(format!("root{path}"));
+            match node {
+                Node::Directory => fs::create_dir_all(place),
+                Node::File(bytes) => fs::write(place, bytes),
+                Node::Link(target) => std::os::unix::fs::symlink(target, place),
+            }
+            .unwrap();
+        }
+        self
     }
 
     /// A copy of this machine and of its state directory.
     pub fn copy(&self) -> Bench {
         let scratch = Scratch::new();
+        let recorded = self.recorded.as_ref().map(Overlay::fork);
         for part in ["root", "state"].map(Path::new) {
             let from = self.scratch.0.join(part);
             if from.is_dir() {
                 copy_below(&from, &scratch.0.join(part));
             }
         }
-        Bench { scratch }
+        Bench { scratch, recorded }
     }
 
     pub fn host(&self) -> Host {
-        Host::recorded(&self.scratch.0.join("root")).unwrap()
+        match &self.recorded {
+            Some(machine) => machine.host(),
+            None => Host::recorded(&self.scratch.0.join("root")).unwrap(),
+        }
+    }
+
+    /// Sets the text of a file as another process does, or as the recording should have had it.
+    pub fn put(&self, path: &str, text: &str) {
+        match &self.recorded {
+            Some(machine) => machine.put(path, Node::File(text.as_bytes().into())),
+            None => self.add(&Tree::from([(path[1..].into(), Some(text.into()))])),
+        }
+    }
+
+    /// The text of a file; `None` if there is none.
+    pub fn text(&self, path: &str) -> Option<String> {
+        self.host().read(path).ok()
+    }
+
+    /// Puts a symbolic link into a recorded machine.
+    pub fn link(&self, path: &str, target: &str) {
+        self.recorded.as_ref().unwrap().put(path, Node::Link(target.to_owned()));
     }
 
     pub fn store(&self) -> Store {
@@ -95,6 +137,16 @@ impl Bench {
     }
 
     pub fn tree(&self) -> Tree {
+        if let Some(machine) = &self.recorded {
+            let hidden = |path: &str| path.starts_with("/asked_cpus");
+            let all = machine.all().into_iter().filter(|(path, _)| path != "/" && !hidden(path));
+            let bytes = |node| match node {
+                Node::File(bytes) => Some(bytes.to_vec()),
+                Node::Link(target) => Some(target.into_bytes()),
+                Node::Directory => None,
+            };
+            return all.map(|(path, node)| (path[1..].into(), bytes(node))).collect();
+        }
         let root = self.scratch.0.join("root");
         let mut tree = Tree::new();
         read_below(&root, &root, &mut tree);

@@ -17,7 +17,6 @@ use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_sour
 use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield_linux::{CpuSet, Host, InjectedFault};
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -367,12 +366,11 @@ fn smt_bench() -> Bench {
 
 /// Makes every further write to the switch of a CPU fail.
 fn keep_online(bench: &Bench, cpus: &CpuSet) {
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let mut text = fs::read_to_string(&errors).unwrap();
+    let mut text = bench.text("/errors.tsv").unwrap();
     for cpu in cpus.iter() {
         text.push_str(&format!("write\t/sys/devices/system/cpu/cpu{cpu}/online\tEBUSY\n"));
     }
-    fs::write(errors, text).unwrap();
+    bench.put("/errors.tsv", &text);
 }
 
 fn cycled(plan: &Plan) -> CpuSet {

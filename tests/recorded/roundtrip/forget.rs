@@ -59,7 +59,7 @@ fn undo_without_a_name_completes_the_undo_that_was_interrupted() {
     apply::undo(&host, &bench.store(), Some(NAMES[1])).unwrap();
     let only_a = bench.tree();
     let at = host.writes() / 2;
-    let bench = machine.with_shields(&[0, 1]);
+    let bench = machine.with_shields(&[0, 1]).into_files();
     let unnamed = cpushield(&bench, &["undo"]);
     assert_eq!(unnamed.status.code(), Some(2), "{unnamed:?}");
     let killed = bench.host().failing(InjectedFault::Stop { at });

@@ -85,10 +85,9 @@ pub(crate) fn bench_of(root: &Path) -> Bench {
     if !cmdline.contains("isolcpus=") {
         return bench;
     }
-    for file in ["sys/devices/system/cpu/isolated", "sys/fs/cgroup/cpuset.cpus.isolated"] {
-        let file = bench.scratch.0.join("root").join(file);
-        if file.is_file() {
-            fs::write(file, "\n").unwrap();
+    for file in ["/sys/devices/system/cpu/isolated", "/sys/fs/cgroup/cpuset.cpus.isolated"] {
+        if bench.text(file).is_some() {
+            bench.put(file, "\n");
         }
     }
     let online: CpuSet = fs::read_to_string(root.join("sys/devices/system/cpu/online"))

@@ -61,9 +61,8 @@ fn given(plan: &Plan) -> Vec<&str> {
 
 /// Group and permission bits of a file of the machine.
 fn access(bench: &Bench, path: &str) -> (u32, u32) {
-    let file = bench.scratch.0.join("root").join(path.trim_start_matches('/'));
-    let found = fs::metadata(file).unwrap();
-    (found.gid(), found.mode() & 0o777)
+    let found = bench.host().access(path).unwrap();
+    (found.owner.unwrap().1, found.mode & 0o777)
 }
 
 #[test]
@@ -84,9 +83,9 @@ fn only_lists_of_tasks_are_given_to_the_group() {
         assert_eq!(access(&bench, path).0, GROUP);
         assert_eq!(access(&bench, path).1 & 0o020, 0o020);
     }
-    let others = fs::read_dir(bench.scratch.0.join("root/sys/fs/cgroup/cpuset/cpushield_a"));
-    for entry in others.unwrap().map(Result::unwrap).filter(|it| it.file_name() != "tasks") {
-        assert_ne!(entry.metadata().unwrap().gid(), GROUP, "{:?}", entry.path());
+    let dir = "/sys/fs/cgroup/cpuset/cpushield_a";
+    for other in bench.host().list(dir).unwrap().iter().filter(|name| *name != "tasks") {
+        assert_ne!(access(&bench, &format!("{dir}/{other}")).0, GROUP, "{other}");
     }
     // Two groups cannot both leave by one file.
     assert!(matches!(plan(&bench, "b", 2, 45), Err(PlanRefusal::OtherValue { .. })));

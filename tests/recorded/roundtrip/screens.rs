@@ -29,7 +29,7 @@ impl Screens {
         let root =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
         let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
-        Screens { bench: Bench::of_recording(&root), ui, text: String::new() }
+        Screens { bench: Bench::of_recording(&root).into_files(), ui, text: String::new() }
     }
 
     fn work(&self, shield: Option<&str>) -> WorkContext<'_> {

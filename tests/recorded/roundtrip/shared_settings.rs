@@ -20,8 +20,6 @@ use cpushield::workflow::apply_shield::{
 use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield::workflow::take_down::{take_all_down, take_down};
 use cpushield_linux::{CpuSet, Host, InjectedFault, TaskId};
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// One value, and a set of CPUs.
@@ -152,25 +150,20 @@ fn it_comes_back_after_a_kill_and_from_a_changed_shield_too() {
 
 /// Makes the kernel refuse a write.
 fn refuse(bench: &Bench, path: &str) {
-    let file = bench.scratch.0.join("root/errors.tsv");
-    let known = fs::read_to_string(&file).unwrap_or_default();
-    fs::write(&file, format!("{known}write\t{path}\tEINVAL\n")).unwrap();
+    let known = bench.text("/errors.tsv").unwrap_or_default();
+    bench.put("/errors.tsv", &format!("{known}write\t{path}\tEINVAL\n"));
 }
 
 #[test]
 fn a_value_that_a_shield_was_refused_to_change_is_no_original() {
     let machine = &machines(2)[0];
     let bench = machine.bench();
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let known = fs::read_to_string(&errors).ok();
+    let known = bench.text("/errors.tsv").unwrap_or_default();
     refuse(&bench, INTERVAL);
     let applied = bench.apply(&bench.host(), &plan(machine, &bench, 0)).unwrap();
     let refused = applied.steps.iter().find(|step| step.subject == INTERVAL).unwrap();
     assert!(matches!(refused.done.outcome, Outcome::Refused { .. }), "{refused:?}");
-    match known {
-        Some(text) => fs::write(&errors, text).unwrap(),
-        None => fs::remove_file(&errors).unwrap(),
-    }
+    bench.put("/errors.tsv", &known);
     bench.host().write(INTERVAL, "9").unwrap();
     bench.apply(&bench.host(), &plan(machine, &bench, 1)).unwrap();
     let value = |host: &Host| host.read_line(INTERVAL).unwrap();
@@ -192,7 +185,7 @@ fn a_foreign_value_is_seen_although_another_shield_was_refused_to_change_the_set
     let bench = machine.with_shields(&[0]);
     refuse(&bench, WATCHDOG);
     bench.apply(&bench.host(), &plan(machine, &bench, 1)).unwrap();
-    fs::write(bench.scratch.0.join("root/errors.tsv"), "").unwrap();
+    bench.put("/errors.tsv", "");
     bench.host().write(WATCHDOG, "0").unwrap();
     let status = run::status(&bench.host(), &bench.store(), Some(NAMES[0])).unwrap();
     let drift = status.shields[0].drift.iter().map(|drift| drift.what.as_str());
@@ -329,14 +322,12 @@ fn the_governor_of_cpus_with_one_policy_stays_while_one_of_them_is_shielded() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
     let machine = || {
         let bench = Bench::of_recording(&root);
-        let cpus = bench.scratch.0.join("root/sys/devices/system/cpu");
-        let policy = cpus.join("cpufreq/policy2");
-        fs::create_dir_all(&policy).unwrap();
+        let cpus = "/sys/devices/system/cpu";
         for (file, text) in [("related_cpus", "2 3\n"), ("scaling_governor", "powersave\n")] {
-            fs::write(policy.join(file), text).unwrap();
+            bench.put(&format!("{cpus}/cpufreq/policy2/{file}"), text);
         }
         for cpu in ["cpu2", "cpu3"] {
-            symlink("../cpufreq/policy2", cpus.join(cpu).join("cpufreq")).unwrap();
+            bench.link(&format!("{cpus}/{cpu}/cpufreq"), "../cpufreq/policy2");
         }
         bench
     };

@@ -17,7 +17,7 @@ fn an_undo_that_is_stopped_leaves_no_partial_shield() {
     // The first one is not stopped, to show how long it takes; most of the others are stopped
     // within that time.
     for n in 0..=24_u32 {
-        let bench = Bench::of_recording(&root);
+        let bench = Bench::of_recording(&root).into_files();
         let (before, plan) = (bench.tree(), planned(&bench.host(), None));
         bench.apply(&bench.host(), &plan).unwrap();
         let applied = bench.tree();

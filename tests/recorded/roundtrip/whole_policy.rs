@@ -45,14 +45,13 @@ impl PolicyBench {
     }
 
     fn errors(&self) -> String {
-        let file = self.bench.scratch.0.join("root/errors.tsv");
-        fs::read_to_string(file).unwrap_or_default()
+        self.bench.text("/errors.tsv").unwrap_or_default()
     }
 
     /// Makes the kernel answer a write with an error.
     fn add_error(&self, line: &str) {
         let text = format!("{}{line}\n", self.errors());
-        fs::write(self.bench.scratch.0.join("root/errors.tsv"), text).unwrap();
+        self.bench.put("/errors.tsv", &text);
     }
 
     fn tree(&self) -> Tree {
@@ -311,9 +310,7 @@ fn two_values_of_one_setting_are_refused_before_any_write() {
     // On cgroup v1, the file of the housekeeping programs belongs to the group of the operators.
     let machine = some_machines().remove(0);
     let bench = PolicyBench::new(&machine);
-    let file = bench.bench.scratch.0.join("root/etc/group");
-    fs::create_dir_all(file.parent().unwrap()).unwrap();
-    fs::write(file, "one:x:44:\ntwo:x:45:\n").unwrap();
+    bench.bench.put("/etc/group", "one:x:44:\ntwo:x:45:\n");
     let [a, b] = [&machine.cpus[0], &machine.cpus[1]];
     let shield = |name: &str, cpus: &CpuSet, group: &str| {
         format!("[shield.{name}]\ncpus = \"{cpus}\"\noperators.group = \"{group}\"\n")

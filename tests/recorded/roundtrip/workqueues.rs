@@ -163,7 +163,7 @@ fn recorded() -> Bench {
     for (path, text) in
         [(REQUESTED, mask.as_str()), ("/sys/fs/cgroup/cpuset.cpus.effective", "0-3\n")]
     {
-        fs::write(bench.scratch.0.join("root").join(&path[1..]), text).unwrap();
+        bench.put(path, text);
     }
     bench
 }
@@ -212,7 +212,7 @@ fn a_changed_shield_keeps_unbound_work_off_its_own_cpus_only() {
 fn a_mask_that_a_killed_undo_left_narrow_is_written_for_the_shield_that_stays() {
     let both = || {
         let bench = recorded();
-        fs::write(bench.scratch.0.join("root").join(&ISOLATED[1..]), "\n").unwrap();
+        bench.put(ISOLATED, "\n");
         let before = bench.tree();
         for (name, cpu) in [("a", 3), ("b", 2)] {
             let cpus = Some(CpuSet::single(cpu));
@@ -236,7 +236,7 @@ fn a_mask_that_a_killed_undo_left_narrow_is_written_for_the_shield_that_stays() 
     let writes: Vec<usize> = (0..host.writes()).collect();
     let dissolved = writes.partition_point(|at| line(&killed_at(*at).0, ISOLATED) == "2-3");
     let (bench, before) = killed_at(writes[dissolved]);
-    fs::write(bench.scratch.0.join("root").join(&UNBOUND[1..]), "3\n").unwrap();
+    bench.put(UNBOUND, "3\n");
     let undone = undo(&bench, &bench.host(), "b").unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     assert_eq!(line(&bench, UNBOUND), "7");

@@ -3,12 +3,9 @@
 //! Paths are those of the machine that a [`Host`] shows.
 
 use crate::error::{Error, Operation, Result};
-use crate::files::atomic_file;
 use crate::host::Host;
 use rustix::fs::{StatVfsMountFlags, statvfs};
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
+use std::io;
 
 /// Owner and permissions of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,10 +31,7 @@ impl Host {
     /// # Errors
     /// The file system's error.
     pub fn access(&self, path: &str) -> Result<FileAttributes> {
-        let metadata =
-            fs::metadata(self.local_path(path)).map_err(|e| Error::io(Operation::Read, path, e))?;
-        let owner = Some((metadata.uid(), metadata.gid()));
-        Ok(FileAttributes { mode: metadata.permissions().mode() & 0o7777, owner })
+        self.files.access(path).map_err(Error::on(Operation::Read, path))
     }
 
     /// Sets owner and permissions of a file. A recorded machine keeps only what this user may set.
@@ -46,29 +40,14 @@ impl Host {
     /// The file system's error.
     pub fn set_access(&self, path: &str, access: FileAttributes) -> Result<()> {
         self.before_write(Operation::Write, path)?;
-        let local = self.local_path(path);
-        let owned = match access.owner {
-            Some((uid, gid)) => chown(&local, Some(uid), Some(gid)),
-            None => Ok(()),
-        };
-        let owned = owned.or_else(|error| match error.raw_os_error() {
-            Some(libc::EPERM) if !self.is_live() => Ok(()),
-            _ => Err(error),
-        });
-        let answer = owned
-            .and_then(|()| fs::set_permissions(&local, fs::Permissions::from_mode(access.mode)))
-            .map_err(Error::on(Operation::Write, path));
+        let answer = self.files.set_access(path, access).map_err(Error::on(Operation::Write, path));
         self.log_result(Operation::Write, path, None, answer)
     }
 
     /// Resolves the symbolic links of a path; returns the path itself if it does not exist.
     #[must_use]
     pub fn resolve_links(&self, path: &str) -> String {
-        let Ok(real) = self.local_path(path).canonicalize() else { return path.to_owned() };
-        match real.strip_prefix(self.local_path("/")) {
-            Ok(inside) => format!("/{}", inside.display()),
-            Err(_) => path.to_owned(),
-        }
+        self.files.resolve(path).unwrap_or_else(|| path.to_owned())
     }
 
     /// Replaces a file atomically: it has the old bytes or the new ones. They are on the disk when
@@ -79,22 +58,8 @@ impl Host {
     /// failed.
     pub fn replace_file(&self, path: &str, bytes: &[u8], access: FileAttributes) -> Result<()> {
         self.before_write(Operation::Write, path)?;
-        let local = self.local_path(path);
-        let answer =
-            atomic_file::put(&local, &atomic_file::temporary_path(&local), 0o600, &mut |file| {
-                file.write_all(bytes)?;
-                if let Some((uid, gid)) = access.owner.filter(|_| self.is_live()) {
-                    // File systems without owners (FAT) refuse this; that is not an error.
-                    match fchown(&*file, Some(uid), Some(gid)) {
-                        Err(e) if e.raw_os_error() != Some(libc::EPERM) => return Err(e),
-                        _ => {}
-                    }
-                }
-                file.set_permissions(fs::Permissions::from_mode(access.mode))?;
-                file.sync_all()
-            })
-            .and_then(|()| atomic_file::sync_dir_of(&local))
-            .map_err(|e| Error::io(Operation::Write, path, e));
+        let answer = self.files.replace(path, bytes, access);
+        let answer = answer.map_err(Error::on(Operation::Write, path));
         self.log_result(Operation::Write, path, None, answer)
     }
 
@@ -104,13 +69,12 @@ impl Host {
     /// The file system's error.
     pub fn erase_file(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
-        let local = self.local_path(path);
         let failed = Error::on(Operation::Remove, path);
-        match fs::remove_file(&local) {
+        match self.files.remove_file(path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
             answer => self.log_result(Operation::Remove, path, None, answer.map_err(failed))?,
         }
-        atomic_file::sync_dir_of(&local).map_err(failed)
+        self.files.sync_dir_of(path).map_err(failed)
     }
 
     /// The free space of the file system that contains a path.
@@ -133,6 +97,7 @@ impl Host {
 mod tests {
     use super::*;
     use crate::InjectedFault;
+    use std::fs;
 
     #[test]
     fn a_file_is_replaced_with_its_permissions_or_not_at_all() {

@@ -1,10 +1,7 @@
 //! Reading files of the machine that must be regular.
 
-use super::{FILE_BYTES_MAX, Host};
+use super::Host;
 use crate::error::{Error, Operation, Result};
-use crate::files::regular::open_regular;
-use std::fs::OpenOptions;
-use std::io::Read;
 
 impl Host {
     /// Reads a text file of the machine that must be regular, such as the configuration of another
@@ -19,17 +16,7 @@ impl Host {
 
     fn read_regular_file(&self, path: &str) -> Result<Vec<u8>> {
         self.recorded_error(Operation::Read, path)?;
-        let local = self.local_path(&self.resolve_links(path));
-        let file = open_regular(&local, OpenOptions::new().read(true))
-            .map_err(|error| Error::open(Operation::Read, path, error))?;
-        let mut bytes = Vec::new();
-        file.take(FILE_BYTES_MAX + 1)
-            .read_to_end(&mut bytes)
-            .map_err(Error::on(Operation::Read, path))?;
-        match bytes.len() as u64 > FILE_BYTES_MAX {
-            true => Err(Error::os(Operation::Read, path, libc::EFBIG)),
-            false => Ok(bytes),
-        }
+        self.files.read_regular(path).map_err(|error| Error::open(Operation::Read, path, error))
     }
 }
 

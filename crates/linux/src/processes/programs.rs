@@ -6,7 +6,6 @@ use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::host::Host;
 use crate::processes::open_files::new_command;
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 /// The directories of distributions; `PATH` of the caller is not searched.
@@ -23,9 +22,8 @@ impl Host {
     }
 
     fn is_executable(&self, path: &str) -> bool {
-        let metadata = std::fs::metadata(self.local_path(path));
-        metadata
-            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+        self.files.is_dir(path) == Some(false)
+            && self.files.access(path).is_ok_and(|access| access.mode & 0o111 != 0)
     }
 
     /// Runs a program that changes nothing, and returns its output.

@@ -79,7 +79,7 @@ impl RootDir {
 
 /// Which names of a directory to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Listed {
+pub enum Listed {
     /// All names.
     All,
     /// The names of directories.

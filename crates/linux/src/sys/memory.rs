@@ -107,8 +107,8 @@ impl Host {
             true => format!("{LOCKED_MEMORY} {} {} bytes\n", word(soft), word(hard)),
             false => format!("{line}\n"),
         });
-        std::fs::write(self.local_path(path), lines.collect::<String>())
-            .map_err(|error| Error::io(Operation::Call, path, error))?;
+        let text = lines.collect::<String>();
+        self.files.write(path, text.as_bytes()).map_err(Error::on(Operation::Call, path))?;
         Ok((before.current, before.maximum))
     }
 

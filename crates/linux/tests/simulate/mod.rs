@@ -19,8 +19,9 @@ pub use simulation::{InjectedFault, Simulation};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
+use crate::recording::root_dir::Listed;
 use paths::{ONLINE, RESCTRL, UNBOUND};
-use std::fs;
+use std::io;
 
 /// Files of a new tracing instance that are written before use.
 const INSTANCE_FILES: &[(&str, &str)] = &[
@@ -33,12 +34,47 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
 impl Host {
     /// The text of a file of a recorded machine; `None` if it cannot be read.
     fn text(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.local_path(path)).ok()
+        String::from_utf8(self.files.read(path).ok()?).ok()
     }
 
     /// Sets the text of a file of a recorded machine.
     fn set_text(&self, path: &str, text: &str) -> Result<()> {
-        fs::write(self.local_path(path), text).map_err(|e| Error::io(Operation::Write, path, e))
+        self.files.write(path, text.as_bytes()).map_err(Error::on(Operation::Write, path))
+    }
+
+    fn is_file(&self, path: &str) -> bool {
+        self.files.is_dir(path) == Some(false)
+    }
+
+    fn is_dir(&self, path: &str) -> bool {
+        self.files.is_dir(path) == Some(true)
+    }
+
+    /// Creates a directory with those above it.
+    fn make_dirs(&self, path: &str) -> Result<()> {
+        for (at, _) in path.match_indices('/').skip(1).chain([(path.len(), "")]) {
+            if !self.is_dir(&path[..at]) {
+                self.files.make_dir(&path[..at]).map_err(Error::on(Operation::MakeDir, path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a directory with all that it has.
+    fn remove_below(&self, path: &str) -> io::Result<()> {
+        for name in self.names(path) {
+            let below = format!("{path}/{name}");
+            match self.is_dir(&below) {
+                true => self.remove_below(&below)?,
+                false => self.files.remove_file(&below)?,
+            }
+        }
+        if self.is_dir(path) { self.files.remove_dir(path) } else { Ok(()) }
+    }
+
+    /// The names in a directory; none if it cannot be listed.
+    fn names(&self, dir: &str) -> Vec<String> {
+        self.files.list(dir, Listed::All).unwrap_or_default()
     }
 
     /// The set in a file in list form.
@@ -48,7 +84,7 @@ impl Host {
 
     /// Simulates a write to a file of a recorded machine.
     pub(crate) fn simulate(&self, path: &str, value: &str) -> Result<()> {
-        if !self.local_path(path).is_file() {
+        if !self.is_file(path) {
             return Err(Error::os(Operation::Write, path, libc::ENOENT));
         }
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -87,7 +123,7 @@ impl Host {
         }
         self.set_mask(&format!("{dir}/smp_affinity"), &cpus)?;
         let list = format!("{dir}/smp_affinity_list");
-        if !self.local_path(&list).is_file() {
+        if !self.is_file(&list) {
             return Ok(());
         }
         self.set_text(&list, &format!("{cpus}\n"))
@@ -105,8 +141,7 @@ impl Host {
     pub(crate) fn simulate_make_dir(&self, path: &str) -> Result<()> {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         if parent.ends_with("/instances") {
-            let events = self.local_path(&format!("{path}/events/sched/sched_switch"));
-            fs::create_dir_all(events).map_err(|e| Error::io(Operation::MakeDir, path, e))?;
+            self.make_dirs(&format!("{path}/events/sched/sched_switch"))?;
             for (name, text) in INSTANCE_FILES {
                 self.set_text(&format!("{path}/{name}"), text)?;
             }
@@ -123,7 +158,7 @@ impl Host {
     /// subgroups is busy.
     pub(crate) fn simulate_remove_dir(&self, path: &str) -> Result<()> {
         let failed = Error::on(Operation::Remove, path);
-        let is_group = self.local_path(&format!("{path}/cgroup.procs")).is_file();
+        let is_group = self.is_file(&format!("{path}/cgroup.procs"));
         if is_group && self.is_busy_group(path) {
             return Err(Error::os(Operation::Remove, path, libc::EBUSY));
         }
@@ -131,14 +166,13 @@ impl Host {
         if !is_group && !is_instance {
             return Ok(());
         }
-        let events = self.local_path(&format!("{path}/events"));
-        if is_instance && events.is_dir() {
-            fs::remove_dir_all(events).map_err(failed)?;
+        if is_instance {
+            self.remove_below(&format!("{path}/events")).map_err(failed)?;
         }
-        for entry in fs::read_dir(self.local_path(path)).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            if entry.file_type().map_err(failed)?.is_file() {
-                fs::remove_file(entry.path()).map_err(failed)?;
+        for name in self.files.list(path, Listed::All).map_err(failed)? {
+            let file = format!("{path}/{name}");
+            if self.is_file(&file) {
+                self.files.remove_file(&file).map_err(failed)?;
             }
         }
         match path.rsplit_once('/') {

@@ -4,7 +4,6 @@ use super::paths::{ONLINE, RESCTRL};
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use std::fs;
 
 /// A directory that only recordings have: on a machine that has it, the kernel remembers which CPUs
 /// tasks requested (`user_cpus_ptr`, 6.2 and later), one file per task.
@@ -12,7 +11,7 @@ const REQUESTED: &str = "/asked_cpus";
 
 impl Host {
     fn requested_path(&self, tid: i32) -> Option<String> {
-        self.local_path(REQUESTED).is_dir().then(|| format!("{REQUESTED}/{tid}"))
+        self.is_dir(REQUESTED).then(|| format!("{REQUESTED}/{tid}"))
     }
 
     /// Applies the CPUs of a cpuset to a task. If the kernel remembers the CPUs that the task
@@ -158,7 +157,7 @@ impl Host {
         }
         for name in self.names(dir) {
             let below = format!("{dir}/{name}");
-            if self.local_path(&below).is_dir() {
+            if self.is_dir(&below) {
                 self.remove_from_resctrl(&below, online)?;
             }
         }
@@ -172,7 +171,7 @@ impl Host {
             if !can_run && self.task(tid, tid).is_ok_and(|task| !task.bound) {
                 // `do_set_cpus_allowed()` forgets the request (kernel/sched/core.c, 6.12).
                 if let Some(path) = self.requested_path(tid) {
-                    let _ = fs::remove_file(self.local_path(&path));
+                    let _ = self.files.remove_file(&path);
                 }
                 self.force_affinity(tid, online)?;
             }
@@ -187,11 +186,6 @@ impl Host {
         self.remove_from_cpusets("/sys/fs/cgroup/cpuset", online)
     }
 
-    pub(super) fn names(&self, dir: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.local_path(dir)).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-
     fn remove_from_cpusets(&self, group: &str, online: &CpuSet) -> Result<()> {
         for name in self.names(group) {
             let below = format!("{group}/{name}");
@@ -201,7 +195,7 @@ impl Host {
                     self.simulate(&file, &cpus.intersection(online).to_string())?;
                 }
             }
-            if self.local_path(&below).is_dir() {
+            if self.is_dir(&below) {
                 self.remove_from_cpusets(&below, online)?;
             }
         }

@@ -16,14 +16,14 @@ impl Host {
         let failed = Error::on(Operation::Call, name);
         match words {
             ["set-property", "--runtime", unit, settings @ ..] => {
-                let dir = self.local_path(&format!("{CONTROL}/{unit}.d"));
-                fs::create_dir_all(&dir).map_err(failed)?;
+                let dir = format!("{CONTROL}/{unit}.d");
+                self.make_dirs(&dir)?;
                 for setting in settings {
                     let key = setting.split('=').next().unwrap_or("");
                     let text = format!("[Slice]\n{setting}\n");
-                    fs::write(dir.join(format!("50-{key}.conf")), text).map_err(failed)?;
+                    self.set_text(&format!("{dir}/50-{key}.conf"), &text)?;
                 }
-                match self.local_path(&format!("{TREE}/{unit}")).is_dir() {
+                match self.is_dir(&format!("{TREE}/{unit}")) {
                     true => self.simulate_slice(name, unit),
                     false => Ok(()),
                 }
@@ -31,9 +31,9 @@ impl Host {
             ["start", unit] => self.simulate_slice(name, unit),
             ["stop", unit] => {
                 let group = format!("{TREE}/{unit}");
-                if self.local_path(&group).is_dir() {
+                if self.is_dir(&group) {
                     self.simulate_remove_dir(&group)?;
-                    fs::remove_dir(self.local_path(&group)).map_err(failed)?;
+                    self.files.remove_dir(&group).map_err(failed)?;
                 }
                 Ok(())
             }
@@ -68,13 +68,13 @@ impl Host {
     fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
         self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
         let group = format!("{TREE}/{unit}");
-        if !self.local_path(&group).is_dir() {
-            fs::create_dir(self.local_path(&group)).map_err(Error::on(Operation::Call, name))?;
+        if !self.is_dir(&group) {
+            self.files.make_dir(&group).map_err(Error::on(Operation::Call, name))?;
             self.simulate_make_dir(&group)?;
         }
         for (key, file) in [("AllowedCPUs", "cpus"), ("AllowedMemoryNodes", "mems")] {
-            let conf = self.local_path(&format!("{CONTROL}/{unit}.d/50-{key}.conf"));
-            let text = fs::read_to_string(conf).unwrap_or_default();
+            let conf = format!("{CONTROL}/{unit}.d/50-{key}.conf");
+            let text = self.text(&conf).unwrap_or_default();
             let value = text.split_once('=').map(|(_, value)| value.trim()).unwrap_or_default();
             self.simulate(&format!("{group}/cpuset.{file}"), value)?;
         }

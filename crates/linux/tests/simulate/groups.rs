@@ -9,7 +9,6 @@ use crate::host::Host;
 use crate::text::first_releases::{EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS};
 use crate::text::kernel_version::KernelVersion;
 use crate::text::partition::PartitionState;
-use std::fs;
 
 /// Interface files of every v2 group.
 const V2_FILES: &[(&str, &str)] = &[
@@ -53,14 +52,8 @@ fn controllers_line(words: &[String]) -> String {
 }
 
 impl Host {
-    fn is_file(&self, path: &str) -> bool {
-        self.local_path(path).is_file()
-    }
-
     fn groups_in(&self, dir: &str) -> Vec<String> {
-        let names = fs::read_dir(self.local_path(dir)).into_iter().flatten().flatten();
-        let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let groups = names.map(|name| format!("{dir}/{name}"));
+        let groups = self.names(dir).into_iter().map(|name| format!("{dir}/{name}"));
         let mut groups: Vec<String> =
             groups.filter(|group| self.is_file(&format!("{group}/cgroup.procs"))).collect();
         groups.sort();
@@ -173,8 +166,7 @@ impl Host {
         for (name, text) in self.v2_cpuset() {
             let file = format!("{group}/{name}");
             if !on {
-                fs::remove_file(self.local_path(&file))
-                    .map_err(|e| Error::io(Operation::Write, path, e))?;
+                self.files.remove_file(&file).map_err(Error::on(Operation::Write, path))?;
             } else if !self.is_file(&file) {
                 self.set_text(&file, text)?;
             }

@@ -6,7 +6,6 @@
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
-use std::fs;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
@@ -32,8 +31,7 @@ impl Host {
             left.push_str(&format!("{path}\n"));
         }
         let stash = format!("{OFFLINE}/{cpu}");
-        fs::create_dir_all(self.local_path(&stash))
-            .map_err(|error| Error::io(Operation::MakeDir, &stash, error))?;
+        self.make_dirs(&stash)?;
         self.set_text(&format!("{stash}/{LEFT}"), &left)?;
         for name in OWN {
             self.rename_dir(&format!("{CPU}/cpu{cpu}/{name}"), &format!("{stash}/{name}"))?;
@@ -53,9 +51,9 @@ impl Host {
             self.rename_dir(&format!("{stash}/{name}"), &format!("{CPU}/cpu{cpu}/{name}"))?;
         }
         for dir in [stash.as_str(), OFFLINE] {
-            let gone = fs::remove_file(self.local_path(&format!("{dir}/{LEFT}")));
+            let gone = self.files.remove_file(&format!("{dir}/{LEFT}"));
             // Other CPUs may be offline too.
-            drop((gone, fs::remove_dir(self.local_path(dir))));
+            drop((gone, self.files.remove_dir(dir)));
         }
         Ok(())
     }
@@ -79,7 +77,7 @@ impl Host {
     /// Where a file is now: with an offline CPU, or where it belongs.
     fn place_of(&self, path: &str) -> String {
         let own = path.strip_prefix(&format!("{CPU}/cpu"));
-        match own.filter(|_| !self.local_path(path).is_file()) {
+        match own.filter(|_| !self.is_file(path)) {
             Some(own) => format!("{OFFLINE}/{own}"),
             None => path.to_owned(),
         }
@@ -105,11 +103,10 @@ impl Host {
     }
 
     fn rename_dir(&self, from: &str, to: &str) -> Result<()> {
-        let (source, target) = (self.local_path(from), self.local_path(to));
-        if !source.is_dir() {
+        if !self.is_dir(from) {
             return Ok(());
         }
-        fs::rename(source, target).map_err(|error| Error::io(Operation::Write, to, error))
+        self.files.rename(from, to).map_err(Error::on(Operation::Write, to))
     }
 }
 

@@ -4,7 +4,6 @@ use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result};
 use crate::host::Host;
 use crate::sys::sched_policy::SchedPolicy;
-use std::fs;
 
 /// A file that only recordings have: irqbalance has not applied the last request, which is in it.
 const REQUESTED_BAN: &str = "/asked_ban";
@@ -23,8 +22,9 @@ impl Host {
                 words[37] = policy.rt_priority().to_string();
                 words[38] = number.to_string();
             }
-            fs::write(self.local_path(&path), format!("{head}) {}\n", words.join(" ")))
-                .map_err(|e| Error::io(Operation::SetScheduling, &path, e))?;
+            let text = format!("{head}) {}\n", words.join(" "));
+            let written = self.files.write(&path, text.as_bytes());
+            written.map_err(Error::on(Operation::SetScheduling, &path))?;
         }
         Ok(())
     }
@@ -34,8 +34,8 @@ impl Host {
     pub(crate) fn simulate_ban(&self, socket: &str, cpus: Option<&CpuSet>) -> Result<()> {
         let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
         let answer = format!("SLEEP 10 BANNED {mask}\n");
-        let file = if self.local_path(REQUESTED_BAN).is_file() { REQUESTED_BAN } else { socket };
-        fs::write(self.local_path(file), answer).map_err(Error::on(Operation::Call, socket))
+        let file = if self.is_file(REQUESTED_BAN) { REQUESTED_BAN } else { socket };
+        self.files.write(file, answer.as_bytes()).map_err(Error::on(Operation::Call, socket))
     }
 
     /// Makes irqbalance scan, and apply the last request.
