@@ -128,7 +128,7 @@ fn all_end(family: &[(i32, Option<u64>)], what: &str) {
 #[test]
 fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
     let Some(cpu) = cpu() else { return };
-    let mut before: Vec<(String, Running, Option<Family>)> = Vec::new();
+    let mut ends: Vec<(String, Running, Option<Family>)> = Vec::new();
     // While it measures, and at moments of the start.
     for (signal, after_ms) in [(SIGTERM, None), (SIGHUP, Some(300)), (SIGINT, Some(30))] {
         for some in LONG {
@@ -140,17 +140,14 @@ fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
                     wait_until_it_measures(i32::try_from(child.id()).unwrap(), words);
                 }),
             }
-            // All get the signal before one is waited for, during the start of the next ones.
-            let signalled = some.iter().zip(running).map(|(words, mut it)| {
+            // All get the signal before the end of one is waited for.
+            ends.extend(some.iter().zip(running).map(|(words, mut it)| {
                 let family = send_signal(&mut it, signal);
                 (format!("{words}: signal {signal} after {after_ms:?} ms"), it, family)
-            });
-            let signalled = signalled.collect();
-            before.iter_mut().for_each(ended_by_signal);
-            before = signalled;
+            }));
         }
     }
-    before.iter_mut().for_each(ended_by_signal);
+    ends.iter_mut().for_each(ended_by_signal);
 }
 
 /// A program that a failed test does not leave behind.
@@ -256,20 +253,17 @@ fn each_subcommand_ends_when_its_terminal_closes() {
         script.args(["-qec", shell, "/dev/null"]);
         script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
-    let mut before: Vec<(String, Family)> = Vec::new();
+    let mut closed: Vec<(String, Family)> = Vec::new();
     for some in shells {
         let running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
-        let closed = some.into_iter().zip(running).map(|(shell, script)| {
+        closed.extend(some.into_iter().zip(running).map(|(shell, script)| {
             let pid = i32::try_from(script.0.id()).unwrap();
             wait_until_it_measures(pid, &shell);
             // The master side closes with its only owner, which is dropped here.
             (shell, started_family(pid))
-        });
-        let closed = closed.collect();
-        before.iter().for_each(|(shell, family)| all_end(family, shell));
-        before = closed;
+        }));
     }
-    before.iter().for_each(|(shell, family)| all_end(family, shell));
+    closed.iter().for_each(|(shell, family)| all_end(family, shell));
 }
 
 /// Fills the socket of a pair, so that the next write to it blocks.
