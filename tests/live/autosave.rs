@@ -133,7 +133,7 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     assert!(said(&done).contains("is complete"), "{}", said(&done));
     assert_eq!(fs::read_to_string(&file).unwrap(), text, "nothing of that wrote");
 
-    let whole_ms = before.span_ns / 1_000_000 + 500;
+    let whole_ms = before.span_ns / 1_000_000 + 1500;
     let time = format!("{whole_ms}ms");
     let words = [&options[..], &["--for", &time, "--resume", name, "--json"]].concat();
     let output = latency(&words).output().unwrap();

@@ -29,8 +29,8 @@ use cpushield_linux::Host;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The turn of a test that loads this machine or whose claim depends on the CPU: two at a time would
-/// disturb each other. A test that only waits for processes takes no turn, or gives it back before.
+/// The turn of a test that loads this machine or whose claim depends on the CPU: two at a time
+/// would disturb each other. A test that only waits for processes takes no turn.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -25,8 +25,8 @@ const SOON: Duration = Duration::from_secs(60);
 /// More rounds of a subcommand's loop than it needs until all of it is under way.
 const ROUNDS: u64 = 8;
 
-/// Commands that run longer than any test; `CPU` stands for a CPU's number. Those of a group start at
-/// the same time, because most of a test is waiting. A load is alone: it would starve the others.
+/// Commands that run longer than any test; `CPU` stands for a CPU's number. Those of a group start
+/// at the same time, because most of a test is waiting. A load is alone: it would starve others.
 const LONG: [&[&str]; 3] = [
     &[
         "verify --cpus CPU --for 1h --warmup 1ms",
