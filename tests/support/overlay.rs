@@ -357,7 +357,7 @@ fn directory() -> Entry {
 
 mod tests {
     use super::*;
-    use cpushield_linux::host::machine_files::LocalFiles;
+    use cpushield_linux::LocalFiles;
     use proptest::prelude::*;
     use std::os::unix::fs::symlink;
 

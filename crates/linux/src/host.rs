@@ -4,7 +4,6 @@
 
 mod cpuset_file;
 mod logging;
-pub mod machine_files;
 mod optional_reader;
 mod regular_reader;
 mod writer;
@@ -14,12 +13,11 @@ pub use writer::FileWriter;
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result, errno_name};
 use crate::files::event_log::EventLog;
-use crate::files::fast_read::open;
+use crate::files::fast_read::{CHUNK, CHUNK_BYTES, open};
+use crate::files::local_files::{LocalFiles, MachineFiles};
 use crate::recording::record::{MachineRecorder, PresentKind};
 use crate::recording::root_dir::{ERRORS_FILE, Listed, RecordedOutcome, parse_errors};
-use machine_files::{LocalFiles, MachineFiles};
 use rustix::fs::OFlags;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -30,19 +28,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The file by which git keeps an empty directory of a recording; no kernel has a file of that
 /// name.
 const GIT_KEEP: &str = ".gitkeep";
-
-/// The maximum size of a file that is read: the largest kernel texts (without kallsyms) are a few
-/// MiB.
-pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
-
-/// The size of the first read. Tracefs files such as events/header_page give only the part that the
-/// first read asked for (seen on 6.1 and 6.12), so growing in small steps would lose text.
-const CHUNK_BYTES: usize = 64 << 10;
-
-thread_local! {
-    /// Reused between reads: allocating and clearing memory costs more than reading a small file.
-    static CHUNK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The machine: the live one or a recorded directory.
 #[derive(Debug)]
@@ -78,8 +63,8 @@ impl Host {
     pub fn recorded(dir: &Path) -> Result<Host> {
         let name = dir.display().to_string();
         let root = dir.canonicalize().map_err(|e| Error::io(Operation::Read, &name, e))?;
-        let files = LocalFiles::recorded(root.clone());
-        let files = files.map_err(|e| Error::io(Operation::Read, &name, e))?;
+        let files =
+            LocalFiles::recorded(root.clone()).map_err(Error::on(Operation::Read, &name))?;
         Host::of_files(root, Box::new(files))
     }
 

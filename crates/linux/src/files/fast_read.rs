@@ -1,9 +1,19 @@
 //! Reading kernel files with as few system calls as possible: a survey reads about a thousand.
 
 use rustix::fs::{Mode, OFlags};
+use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::path::Path;
+
+/// The size of the first read. Tracefs files such as events/header_page give only the part that the
+/// first read asked for (seen on 6.1 and 6.12), so growing in small steps would lose text.
+pub(crate) const CHUNK_BYTES: usize = 64 << 10;
+
+thread_local! {
+    /// Reused between reads: allocating and clearing memory costs more than reading a small file.
+    pub(crate) static CHUNK: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// Whether a read into a larger buffer returns the whole file, so that no second read is needed. An
 /// attribute is at most a page and comes whole (`sysfs_kf_read()` in fs/sysfs/file.c;

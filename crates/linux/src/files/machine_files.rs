@@ -3,18 +3,10 @@
 //! Paths are those of the machine that a [`Host`] shows.
 
 use crate::error::{Error, Operation, Result};
+use crate::files::local_files::FileAttributes;
 use crate::host::Host;
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::io;
-
-/// Owner and permissions of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileAttributes {
-    /// Permission bits, `0o755`.
-    pub mode: u32,
-    /// User and group; `None` for those of the writing process.
-    pub owner: Option<(u32, u32)>,
-}
 
 /// What a file system can still store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

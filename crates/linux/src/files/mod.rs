@@ -6,6 +6,7 @@ pub mod event_log;
 pub(crate) mod fast_read;
 pub mod file_stamp;
 mod kernel_log;
+pub(crate) mod local_files;
 pub mod machine_files;
 pub mod public_dir;
 pub mod regular;

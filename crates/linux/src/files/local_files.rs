@@ -2,16 +2,27 @@
 //! recorded directory ([`LocalFiles`]); tests also have a recording with changes in memory over it.
 
 use crate::files::atomic_file;
-use crate::files::fast_read::{is_whole_at_first_read, open};
-use crate::files::machine_files::FileAttributes;
+use crate::files::fast_read::{CHUNK, CHUNK_BYTES, is_whole_at_first_read, open};
 use crate::files::regular::{OpenError, open_regular};
-use crate::host::{CHUNK, CHUNK_BYTES, FILE_BYTES_MAX};
 use crate::recording::root_dir::{self, Listed, RootDir};
 use rustix::fs::OFlags;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, fchown};
 use std::path::PathBuf;
+
+/// The maximum size of a file that is read: the largest kernel texts (without kallsyms) are a few
+/// MiB.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Owner and permissions of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileAttributes {
+    /// Permission bits, `0o755`.
+    pub mode: u32,
+    /// User and group; `None` for those of the writing process.
+    pub owner: Option<(u32, u32)>,
+}
 
 /// The files of a machine. Paths are absolute; all but that of `read_link` follow links. Errors are
 /// those of the file system.
@@ -69,8 +80,7 @@ impl LocalFiles {
     /// # Errors
     /// The directory cannot be opened.
     pub fn recorded(root: PathBuf) -> io::Result<LocalFiles> {
-        let recorded = Some(RootDir::open(&root)?);
-        Ok(LocalFiles { root, recorded })
+        Ok(LocalFiles { recorded: Some(RootDir::open(&root)?), root })
     }
 
     /// The path of a file for this process.
