@@ -2,7 +2,7 @@
 //! root. No other process than one of the same user is moved.
 
 use super::bench::{Bench, Tree, same};
-use super::operators::{put_process, serve, serve_at};
+use super::operators::{change_members, put_process, serve, serve_at};
 use super::trees::{self, Task};
 use cpushield::plan::Plan;
 use cpushield::policy::{MemoryLimit, OperatorLimits, OperatorName, ShieldOperators};
@@ -342,14 +342,8 @@ fn place(tree: &mut Tree, task: Task, uid: u32, group: &str) {
             tree.entry(dir.join(file)).or_insert(Some(Vec::new()));
         }
     }
-    let root = tree.get_mut(Path::new("sys/fs/cgroup/cgroup.procs")).unwrap().as_mut().unwrap();
-    let rest = String::from_utf8(root.clone()).unwrap().replace(&format!("{tid}\n"), "");
-    *root = rest.into_bytes();
-    tree.entry(list)
-        .or_insert(Some(Vec::new()))
-        .as_mut()
-        .unwrap()
-        .extend(format!("{tid}\n").bytes());
+    change_members(tree, Path::new("sys/fs/cgroup/cgroup.procs"), |members| members.remove(&tid));
+    change_members(tree, &list, |members| members.insert(tid));
     let file = format!("proc/{tid}/cgroup");
     tree.insert(file.into(), Some(format!("0::/{group}\n").into_bytes()));
 }

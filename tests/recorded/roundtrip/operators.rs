@@ -16,6 +16,7 @@ use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::processes::operator_socket::OperatorConnection;
 use cpushield_linux::{Host, InjectedFault, PublicDir, SchedPolicy, Store};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -204,8 +205,22 @@ pub fn put_process(tree: &mut Tree, task: Task, uid: u32) {
     let status = status.clone();
     tree.insert(path(&format!("task/{tid}/status")), Some(status));
     tree.insert(path("cgroup"), Some(b"0::/\n".to_vec()));
-    let root = tree.get_mut(Path::new("sys/fs/cgroup/cgroup.procs")).unwrap();
-    root.as_mut().unwrap().extend(format!("{tid}\n").bytes());
+    change_members(tree, Path::new("sys/fs/cgroup/cgroup.procs"), |members| members.insert(tid));
+}
+
+/// Changes the members of a group, which are in the kernel's order: numbers of processes wrap
+/// around.
+pub fn change_members(
+    tree: &mut Tree,
+    list: &Path,
+    change: impl FnOnce(&mut BTreeSet<i32>) -> bool,
+) {
+    let text = tree.get_mut(list).unwrap().as_mut().unwrap();
+    let mut members: BTreeSet<i32> =
+        String::from_utf8_lossy(text).lines().map(|line| line.parse().unwrap()).collect();
+    // A process that is put twice is listed once.
+    change(&mut members);
+    *text = members.iter().flat_map(|tid| format!("{tid}\n").into_bytes()).collect();
 }
 
 /// The answer of the helper to a request of this process.
