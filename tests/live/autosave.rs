@@ -160,6 +160,7 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
 
 #[test]
 fn a_full_disk_is_reported_once_and_no_data_is_lost() {
+    let _turn = crate::alone();
     let output = run(&["--for", "2500ms", "-o", "/dev/full"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let reported = said(&output);
@@ -176,6 +177,7 @@ fn a_full_disk_is_reported_once_and_no_data_is_lost() {
 
 #[test]
 fn a_document_that_is_not_a_measurement_cannot_be_resumed() {
+    let _turn = crate::alone();
     let scratch = Scratch::new("resume");
     let file = scratch.0.join("x.json");
     fs::write(&file, "{}").unwrap();

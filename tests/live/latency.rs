@@ -88,6 +88,7 @@ fn each_period_of_two_threads_is_measured() {
 
 #[test]
 fn every_instrument_measures_or_says_why_it_cannot() {
+    let _turn = crate::alone();
     // The instruments with kernel tracers store the settings to restore there.
     let state = std::env::temp_dir().join(format!("cpushield-state-{}", std::process::id()));
     for instrument in cpushield::latency::INSTRUMENTS {
@@ -178,6 +179,7 @@ fn limits_of_a_policy_and_of_linuxcnc_set_the_exit_code() {
 
 #[test]
 fn results_before_a_stop_are_kept() {
+    let _turn = crate::alone();
     let mut command =
         command(&["--for", "1h", "--json", "--thread", "2ms", "--thread", "1h", "--max", "1h"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -227,6 +229,7 @@ fn resident_kib(pid: i32, said: &Path) -> u64 {
 
 #[test]
 fn memory_does_not_grow_and_threads_end_with_the_measurement() {
+    let _turn = crate::alone();
     // A real-time thread would give up where the machine is too busy for its period.
     let mut command = command(&["--for", "1h", "--thread", "50us", "--other", "--json"]);
     let said = Path::new(env!("CARGO_TARGET_TMPDIR")).join("latency-memory");
@@ -249,6 +252,7 @@ fn memory_does_not_grow_and_threads_end_with_the_measurement() {
 
 #[test]
 fn invalid_requests_are_refused_immediately() {
+    let _turn = crate::alone();
     for (words, code, wanted) in [
         (&["--root", "/"][..], 2, "cannot be changed or measured"),
         (&["--cgroup", "/nonexistent"], 3, "cannot start"),

@@ -132,7 +132,7 @@ fn find_load<'a>(latency: &'a LatencyMeasurement, name: &str) -> &'a LoadDone {
 fn the_kernel_confirms_the_count_of_each_load() {
     let Some((_turn, cpu, dir)) = set_up("counts") else { return };
     let before = read_kernel_counts();
-    let words = ["--for", "1s", "--load", "all", "--load-cpus", "all", "--max", "1h"];
+    let words = ["--for", "2s", "--load", "all", "--load-cpus", "all", "--max", "1h"];
     let latency = read_document(command(cpu, &dir, &words).spawn().unwrap());
     let after = read_kernel_counts();
     let own = KINDS.iter().filter(|kind| !kind.is_program());
@@ -167,8 +167,8 @@ fn the_kernel_confirms_the_count_of_each_load() {
     remove_empty(&dir);
 }
 
-/// So many function call interrupts during a quiet measurement hide those of a load.
-const HIDING_INTERRUPTS: u64 = 500;
+/// So many function call interrupts a second hide those of a load.
+const HIDING_INTERRUPTS: u64 = 1000;
 
 /// The count is the kernel's for all sources; CPUs without the load show which are the load's.
 /// Other programs may cause some in one second and none in the next, so there are several attempts.
@@ -180,11 +180,11 @@ fn interrupts_start_and_stop_with_the_load() {
         return not_run("this test knows the row of /proc/interrupts for x86 only");
     }
     let mut found = Vec::new();
-    let loaded = ["--for", "500ms", "--load", "interrupts", "--load-cpus", "all"];
+    let loaded = ["--for", "1s", "--load", "interrupts", "--load-cpus", "all"];
     let is_seen = (0..8).any(|_| {
         let with = read_document(command(cpu, &dir, &loaded).spawn().unwrap());
         let before = read_kernel_counts()["calls"];
-        let quiet = read_document(command(cpu, &dir, &["--for", "500ms"]).spawn().unwrap());
+        let quiet = read_document(command(cpu, &dir, &["--for", "1s"]).spawn().unwrap());
         let without = read_kernel_counts()["calls"] - before;
         assert!(quiet.loads.is_empty());
         found.push((find_load(&with, "interrupts").count.unwrap(), without));
@@ -193,7 +193,7 @@ fn interrupts_start_and_stop_with_the_load() {
     remove_empty(&dir);
     let others = found.iter().map(|(_, without)| *without).min().unwrap_or(0);
     if !is_seen && others > HIDING_INTERRUPTS {
-        return not_run(&format!("other programs interrupted these CPUs {others} times or more"));
+        return not_run(&format!("other programs interrupt these CPUs {others} times a second"));
     }
     assert!(is_seen, "with and without: {found:?}");
 }
@@ -204,7 +204,7 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
     let child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
     let kinds = ["messages", "memory", "disk", "network", "fork", "timers"];
     let found = wait_for(&child, &kinds);
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(1500));
     let host = Host::live();
     for task in find_load_threads(child.id()) {
         let Ok(cpus) = host.online_affinity(task.id.tid) else { continue };
@@ -228,8 +228,7 @@ fn loads_stay_on_their_cpus_and_end_with_the_measurement() {
 #[test]
 fn a_killed_measurement_leaves_no_load_behind() {
     let Some((_turn, cpu, dir)) = set_up("killed") else { return };
-    // A load may starve the processes that show an event, so these are moments.
-    for ms in [0, 5, 20, 60, 150, 300, 500, 1200] {
+    for ms in [0, 5, 20, 60, 150, 300, 500, 800, 1200, 2000] {
         let mut child = command(cpu, &dir, &["--for", "1h", "--load", "all"]).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(ms));
         let found = find_load_threads(child.id());
@@ -267,7 +266,7 @@ fn installed_load_programs_run_and_end_with_the_load() {
         return not_run("stress-ng and hackbench (packages stress-ng, rt-tests) are not installed");
     }
     let loads = ["--load", words[0], "--load", words[1]];
-    let run = [&["--for", "1s"][..], &loads].concat();
+    let run = [&["--for", "2s"][..], &loads].concat();
     let latency = read_document(command(cpu, &dir, &run).spawn().unwrap());
     for name in ["stress-ng:cpu", "stress-ng:sock", "hackbench"] {
         let load = find_load(&latency, name);
@@ -282,7 +281,7 @@ fn installed_load_programs_run_and_end_with_the_load() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_gone(&found);
-    let output = command(cpu, &dir, &["--for", "200ms", "--load", "stress-ng:--nonsense"]).output();
+    let output = command(cpu, &dir, &["--for", "1s", "--load", "stress-ng:--nonsense"]).output();
     let latency: LatencyMeasurement = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let load = find_load(&latency, "stress-ng");
     assert!(load.count.is_none() && load.per_s.is_none() && !load.doubts.is_empty(), "{load:?}");
@@ -293,12 +292,12 @@ fn installed_load_programs_run_and_end_with_the_load() {
 fn a_command_of_the_user_runs_during_the_measurement_and_ends_with_all_it_started() {
     let Some((_turn, cpu, dir)) = set_up("command") else { return };
     let run = |script: &str| {
-        let words = ["--for", "500ms", "--load-command", script];
+        let words = ["--for", "1s", "--load-command", script];
         let latency = read_document(command(cpu, &dir, &words).spawn().unwrap());
         assert_eq!(latency.loads.len(), 1, "{:?}", latency.loads);
         find_load(&latency, "command").clone()
     };
-    let repeated = run("sleep 0.01");
+    let repeated = run("sleep 0.1");
     assert!(repeated.count > Some(1) && repeated.doubts.is_empty(), "{repeated:?}");
     // It has a child in the background, which would outlive the shell.
     let pids = dir.join("pids");

@@ -127,6 +127,7 @@ fn all_end(family: &[(i32, Option<u64>)], what: &str) {
 
 #[test]
 fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let mut ends: Vec<(String, Running, Option<Family>)> = Vec::new();
     // While it measures, and at moments of the start.
@@ -188,6 +189,7 @@ fn ended_by_signal((what, Running(child), family): &mut (String, Running, Option
 
 #[test]
 fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let mut child = Running(start("verify --cpus CPU --for 1h --warmup 1ms", cpu, Stdio::null()));
     let pid = i32::try_from(child.0.id()).unwrap();
@@ -206,6 +208,7 @@ fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
 
 #[test]
 fn each_subcommand_ends_when_its_output_has_no_reader() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let ends = [
         "verify --cpus CPU --for 300ms --warmup 1ms",
@@ -230,6 +233,7 @@ fn each_subcommand_ends_when_its_output_has_no_reader() {
 
 #[test]
 fn each_subcommand_ends_when_its_terminal_closes() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     if Command::new("script").arg("--version").output().is_err() {
         not_run("no script(1) to make a terminal");
@@ -277,6 +281,7 @@ fn full_socket() -> (UnixStream, UnixStream) {
 
 #[test]
 fn a_signal_does_not_interrupt_the_stop_of_an_experiment() {
+    let _turn = crate::alone();
     let state = std::env::temp_dir().join(format!("cpushield-stop-{}", std::process::id()));
     let store = ExperimentStore::new(&state);
     let matrix = "[[row]]\nname = 'a'\n[[column]]\nname = 'b'\ninstrument = 'timer'\n".to_owned();

@@ -119,6 +119,7 @@ fn limits_decide_the_exit_code() {
 
 #[test]
 fn stop_on_breach_ends_at_the_first_breach_of_a_limit() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let _alone = crate::alone();
     let cpu = cpu.to_string();
@@ -135,6 +136,7 @@ fn stop_on_breach_ends_at_the_first_breach_of_a_limit() {
 
 #[test]
 fn an_interrupted_watch_reports_its_results_and_never_ran_on_the_watched_cpu() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
     let list = cpu.to_string();
@@ -159,6 +161,7 @@ fn an_interrupted_watch_reports_its_results_and_never_ran_on_the_watched_cpu() {
 
 #[test]
 fn a_killed_verify_leaves_no_sampler_behind() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
     let list = cpu.to_string();
@@ -182,6 +185,7 @@ fn a_killed_verify_leaves_no_sampler_behind() {
 /// Two readings of a foreign machine, and the result of another program.
 #[test]
 fn counter_differences_agree_with_another_program() {
+    let _turn = crate::alone();
     let Some(dir) = shared_data("interrupts/wa-exynos-8cpu") else { return };
     let found = std::fs::read_to_string(dir.join("diff-expected")).unwrap();
     let snapshot = |name: &str| {
@@ -222,6 +226,7 @@ fn counter_differences_agree_with_another_program() {
 
 #[test]
 fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
+    let _turn = crate::alone();
     let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/6.18-hybrid/root");
     for (words, code, why) in [

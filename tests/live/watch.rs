@@ -42,6 +42,7 @@ fn ends(child: &mut Child) -> Option<i32> {
 
 #[test]
 fn every_interval_is_a_line_and_watch_never_runs_on_a_shielded_cpu() {
+    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let list = cpu.to_string();
     let args = ["--json", "--interval", "100ms", "--cpus", &list];
@@ -75,6 +76,7 @@ fn every_interval_is_a_line_and_watch_never_runs_on_a_shielded_cpu() {
 
 #[test]
 fn the_program_may_open_as_many_files_as_the_hard_limit_allows() {
+    let _turn = crate::alone();
     let line = "ulimit -Sn 100; exec \"$0\" watch --json --state /nonexistent/cpushield";
     let mut child = Command::new("sh")
         .args(["-c", line, env!("CARGO_BIN_EXE_cpushield")])
@@ -93,6 +95,7 @@ fn the_program_may_open_as_many_files_as_the_hard_limit_allows() {
 
 #[test]
 fn in_a_pipe_it_prints_one_frame() {
+    let _turn = crate::alone();
     let output = watch(&["--interval", "100ms"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success());
@@ -183,6 +186,7 @@ enum End {
 
 #[test]
 fn the_terminal_is_restored_after_a_key_and_after_a_signal() {
+    let _turn = crate::alone();
     // The terminal sends the first bytes of a key that has more of them, and then nothing.
     let half_a_key = End::Signal { typed: "\x1b[" };
     for end in [End::Key("q"), End::Key("\x03"), End::Signal { typed: "" }, half_a_key] {
@@ -212,6 +216,7 @@ fn the_terminal_is_restored_after_a_key_and_after_a_signal() {
 
 #[test]
 fn a_watch_ends_when_its_terminal_closes() {
+    let _turn = crate::alone();
     // With and without the signal that the kernel sends then: nohup(1) ignores it.
     for before in ["", "trap \"\" HUP;"] {
         let Some(mut terminal) = Terminal::start(before) else { return };
