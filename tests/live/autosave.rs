@@ -6,6 +6,7 @@ use cpushield_linux::{Host, processes::process, sys::sched};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// A directory of one test, removed at its end.
 struct Scratch(PathBuf);
@@ -60,14 +61,17 @@ fn saved(file: &Path) -> Option<LatencyMeasurement> {
 /// Waits until the file has had this many documents with events.
 fn wait_for(file: &Path, documents: usize) -> LatencyMeasurement {
     let (mut last, mut seen) = (None, 0);
-    crate::wait_until("a document is saved", || {
+    for _ in 0..6000 {
+        std::thread::sleep(Duration::from_millis(10));
         let found = saved(file).filter(|latency| latency.series[0].samples > 0);
         if found.is_some() && found != last {
             (last, seen) = (found, seen + 1);
         }
-        seen == documents
-    });
-    last.unwrap()
+        if seen == documents {
+            return last.unwrap();
+        }
+    }
+    panic!("no document");
 }
 
 /// The data of a process in KiB, without the pages of its program: a debug build has many, and the
@@ -100,7 +104,7 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     let options = ["--thread", "100us", "--over", "1us,5ms"];
     let mut day = command(&[&options[..], &["--for", "24h", "-o", name]].concat());
     let mut child = day.spawn().unwrap();
-    wait_for(&file, 2);
+    wait_for(&file, 3);
     let (affinity, kib) = looked_at(&child);
     assert!(!affinity.contains(cpu()) || sched::affinity(0).unwrap().len() == 1, "{affinity}");
     assert!(kib < 64 << 10, "{kib} KiB");
@@ -108,7 +112,7 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     child.wait().unwrap();
     let before = saved(&file).unwrap();
     assert!(before.unfinished && !before.stopped && before.parts.is_empty(), "{before:?}");
-    assert!(before.span_ns > 1_000_000_000, "two looks, a second apart: {}", before.span_ns);
+    assert!(before.span_ns > 2_000_000_000, "three looks, a second apart: {}", before.span_ns);
     assert!(fs::metadata(&file).unwrap().len() < 1 << 20);
     let text = fs::read_to_string(&file).unwrap();
 
@@ -147,8 +151,7 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
     assert_eq!(whole.parts[1].at_ns, before.span_ns);
     assert_eq!(whole.parts[0].boot, whole.parts[1].boot);
     let (a, b) = (&before.series[0], &whole.series[0]);
-    assert!(b.samples > a.samples && b.max_ns >= a.max_ns, "{a:?} {b:?}");
-    assert!(b.over[0].count >= a.over[0].count, "{a:?} {b:?}");
+    assert!(b.samples > a.samples && b.max_ns >= a.max_ns && b.over[0].count >= a.over[0].count);
     let periods = whole.span_ns / b.period_ns;
     let ends = 200 + b.max_ns.unwrap() / b.period_ns;
     assert!((b.samples + b.missed).abs_diff(periods) <= ends, "{periods}: {b:?}");
@@ -161,7 +164,7 @@ fn a_killed_measurement_is_on_disk_and_can_be_resumed() {
 #[test]
 fn a_full_disk_is_reported_once_and_no_data_is_lost() {
     let _turn = crate::alone();
-    let output = run(&["--for", "2500ms", "-o", "/dev/full"]);
+    let output = run(&["--for", "3s", "-o", "/dev/full"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     let reported = said(&output);
     assert_eq!(reported.matches("every second").count(), 1, "{reported}");
@@ -177,7 +180,6 @@ fn a_full_disk_is_reported_once_and_no_data_is_lost() {
 
 #[test]
 fn a_document_that_is_not_a_measurement_cannot_be_resumed() {
-    let _turn = crate::alone();
     let scratch = Scratch::new("resume");
     let file = scratch.0.join("x.json");
     fs::write(&file, "{}").unwrap();

@@ -22,28 +22,23 @@ const SIGSTOP: i32 = 19;
 /// Far more than any of them takes on a busy machine, and far less than their own duration.
 const SOON: Duration = Duration::from_secs(60);
 
-/// More rounds of a subcommand's loop than it needs until all of it is under way.
-const ROUNDS: u64 = 8;
-
-/// Commands that run longer than any test; `CPU` stands for a CPU's number. Those of a group start
-/// at the same time, because most of a test is waiting. A load is alone: it would starve others.
-const LONG: [&[&str]; 3] = [
-    &[
-        "verify --cpus CPU --for 1h --warmup 1ms",
-        "verify --cpus CPU --for 1s --warmup 1h --json",
-        "verify --cpus CPU --for 1h --warmup 1ms --stop-on-breach --max-gap 1h",
-        "watch --json --interval 60s",
-    ],
-    &[
-        "latency timer --cpus CPU --other --for 1h",
-        "latency timer --cpus CPU --other --for 1h --warmup 1h",
-        "latency timer --cpus CPU --other --thread 1h --for 2h",
-        "latency timer --cpus CPU --other --for 1h --why",
-        "latency spin --cpus CPU --other --for 1h",
-        "watch --interval 60s",
-    ],
-    &["latency timer --cpus CPU --other --for 1h --load messages"],
+/// Commands that run longer than any test; `CPU` stands for a CPU's number.
+const LONG: &[&str] = &[
+    "verify --cpus CPU --for 1h --warmup 1ms",
+    "verify --cpus CPU --for 1s --warmup 1h --json",
+    "verify --cpus CPU --for 1h --warmup 1ms --stop-on-breach --max-gap 1h",
+    "latency timer --cpus CPU --other --for 1h",
+    "latency timer --cpus CPU --other --for 1h --warmup 1h",
+    "latency timer --cpus CPU --other --thread 1h --for 2h",
+    "latency timer --cpus CPU --other --for 1h --load messages",
+    "latency timer --cpus CPU --other --for 1h --why",
+    "latency spin --cpus CPU --other --for 1h",
+    "watch --json --interval 60s",
+    "watch --interval 60s",
 ];
+
+/// How many commands run at the same time: most of a test is waiting.
+const AT_ONCE: usize = 4;
 
 /// A CPU to measure, if there is more than one.
 fn cpu() -> Option<usize> {
@@ -63,11 +58,11 @@ fn line(words: &str, cpu: usize) -> String {
 /// background job of a shell without job control, where SIGINT is ignored.
 const FRESH: [&str; 2] = ["env", "--default-signal=HUP,INT"];
 
-fn start(words: &str, cpu: usize, output: Stdio) -> Child {
+fn start(words: &str, cpu: usize) -> Child {
     let mut command = Command::new(FRESH[0]);
     command.arg(FRESH[1]).arg(PROGRAM).args(line(words, cpu).split_whitespace());
     command.stdin(Stdio::null());
-    command.stdout(output).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// A process and its descendants, each with its start time.
@@ -76,28 +71,6 @@ type Family = Vec<(i32, Option<u64>)>;
 fn started_family(pid: i32) -> Family {
     let host = Host::live();
     crate::family::family(&host, pid).into_iter().map(|pid| (pid, host.start_time(pid))).collect()
-}
-
-/// Waits until the program measures or watches: its workers are there, and its own loop has gone
-/// round some times. `pid` is the program or its parent; returns also when that has ended.
-fn wait_until_it_measures(pid: i32, words: &str) {
-    // The workers of verify are the process of the sampler and its spinner.
-    let workers = if words.contains("verify") { 2 } else { usize::from(!words.contains("watch")) };
-    let host = Host::live();
-    let task = |pid| host.task(pid, pid).ok().filter(|task| !task.has_ended());
-    let is_program = |pid: &i32| task(*pid).is_some_and(|task| task.comm == "cpushield");
-    let mut begun = None;
-    crate::wait_until(words, || {
-        let family = crate::family::family(&host, pid);
-        let mut family = family.into_iter().skip_while(|it| !is_program(it));
-        let Some(program) = family.next() else { return task(pid).is_none() };
-        let sleeps = crate::count_sleeps(program);
-        // Where no worker can start, its loop goes round without one.
-        if begun.is_none() && (family.count() >= workers || sleeps > 4 * ROUNDS) {
-            begun = Some(sleeps);
-        }
-        begun.is_some_and(|begun| sleeps >= begun + ROUNDS)
-    });
 }
 
 fn runs((pid, started): &(i32, Option<u64>)) -> bool {
@@ -129,26 +102,23 @@ fn all_end(family: &[(i32, Option<u64>)], what: &str) {
 fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
     let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
-    let mut ends: Vec<(String, Running, Option<Family>)> = Vec::new();
-    // While it measures, and at moments of the start.
-    for (signal, after_ms) in [(SIGTERM, None), (SIGHUP, Some(300)), (SIGINT, Some(30))] {
-        for some in LONG {
-            let start = |words| Running(start(words, cpu, Stdio::null()));
-            let running: Vec<Running> = some.iter().copied().map(start).collect();
-            match after_ms {
-                Some(ms) => std::thread::sleep(Duration::from_millis(ms)),
-                None => some.iter().zip(&running).for_each(|(words, Running(child))| {
-                    wait_until_it_measures(i32::try_from(child.id()).unwrap(), words);
-                }),
+    for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
+        for some in LONG.chunks(AT_ONCE) {
+            let mut running: Vec<Running> =
+                some.iter().map(|words| Running(start(words, cpu))).collect();
+            std::thread::sleep(Duration::from_millis(after_ms));
+            // All get the signal before one is waited for: a load would starve the others.
+            let ends: Vec<Option<Family>> =
+                running.iter_mut().map(|it| send_signal(it, signal)).collect();
+            for ((words, Running(child)), family) in some.iter().zip(&mut running).zip(ends) {
+                let what = format!("{words}: signal {signal} after {after_ms} ms");
+                match family {
+                    Some(family) => ended_by_signal(child, &family, &what),
+                    None => not_run(&format!("{what}: {}", said(child))),
+                }
             }
-            // All get the signal before the end of one is waited for.
-            ends.extend(some.iter().zip(running).map(|(words, mut it)| {
-                let family = send_signal(&mut it, signal);
-                (format!("{words}: signal {signal} after {after_ms:?} ms"), it, family)
-            }));
         }
     }
-    ends.iter_mut().for_each(ended_by_signal);
 }
 
 /// A program that a failed test does not leave behind.
@@ -179,8 +149,7 @@ fn send_signal(Running(child): &mut Running, signal: i32) -> Option<Family> {
     Some(family)
 }
 
-fn ended_by_signal((what, Running(child), family): &mut (String, Running, Option<Family>)) {
-    let Some(family) = family else { return not_run(&format!("{what}: {}", said(child))) };
+fn ended_by_signal(child: &mut Child, family: &Family, what: &str) {
     all_end(family, what);
     let status = child.wait().unwrap();
     let said = said(child);
@@ -191,9 +160,12 @@ fn ended_by_signal((what, Running(child), family): &mut (String, Running, Option
 fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
     let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
-    let mut child = Running(start("verify --cpus CPU --for 1h --warmup 1ms", cpu, Stdio::null()));
-    let pid = i32::try_from(child.0.id()).unwrap();
-    crate::wait_until("the worker starts", || started_family(pid).len() >= 2);
+    let mut child = start("verify --cpus CPU --for 1h --warmup 1ms", cpu);
+    let pid = i32::try_from(child.id()).unwrap();
+    let began = Instant::now();
+    while started_family(pid).len() < 2 && began.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let family = started_family(pid);
     let worker = family.iter().map(|(it, _)| *it).find(|it| *it != pid).unwrap();
     process::kill(worker, SIGSTOP).unwrap();
@@ -203,31 +175,27 @@ fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
     let took = stopped.elapsed();
     // Without a limit of its own, the wait for the worker takes the minute of the protocol.
     assert!(took < Duration::from_secs(45), "{took:?}");
-    let _ = child.0.wait().unwrap();
+    let _ = child.wait().unwrap();
 }
 
 #[test]
 fn each_subcommand_ends_when_its_output_has_no_reader() {
     let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
-    let ends = [
+    for words in [
         "verify --cpus CPU --for 300ms --warmup 1ms",
         "verify --cpus CPU --for 300ms --warmup 1ms --json",
         "latency timer --cpus CPU --other --for 300ms",
         "watch --json --interval 100ms",
         "watch --interval 100ms",
         "report --title x",
-    ]
-    .map(|words| {
-        let mut child = start(words, cpu, Stdio::piped());
+    ] {
+        let mut child = start(words, cpu);
         let family = started_family(i32::try_from(child.id()).unwrap());
         drop((child.stdout.take(), child.stderr.take()));
-        (words, Running(child), family)
-    });
-    for (words, mut child, family) in ends {
         all_end(&family, words);
         // 101 is a panic; a signal gives no code.
-        assert!(child.0.wait().unwrap().code().is_some_and(|code| code < 4), "{words}");
+        assert!(child.wait().unwrap().code().is_some_and(|code| code < 4), "{words}");
     }
 }
 
@@ -246,28 +214,32 @@ fn each_subcommand_ends_when_its_terminal_closes() {
         "watch --interval 100ms",
     ];
     let fresh = format!("exec {} ", FRESH.join(" "));
-    let cases = LONG.iter().map(|some| (fresh.as_str(), *some));
-    let cases = cases.chain([("trap \"\" HUP; exec ", &ignoring[..])]);
-    let shells = cases.map(|(before, some)| {
-        let shell = |words: &&str| format!("{before}{PROGRAM} {}", line(words, cpu));
-        some.iter().map(shell).collect::<Vec<String>>()
-    });
+    let cases = LONG.iter().map(|words| (fresh.as_str(), *words));
+    let cases = cases.chain(ignoring.map(|words| ("trap \"\" HUP; exec ", words)));
+    let shells: Vec<String> =
+        cases.map(|(before, words)| format!("{before}{PROGRAM} {}", line(words, cpu))).collect();
     let start = |shell: &String| {
         let mut script = Command::new("script");
         script.args(["-qec", shell, "/dev/null"]);
         script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
-    let mut closed: Vec<(String, Family)> = Vec::new();
-    for some in shells {
-        let running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
-        closed.extend(some.into_iter().zip(running).map(|(shell, script)| {
-            let pid = i32::try_from(script.0.id()).unwrap();
-            wait_until_it_measures(pid, &shell);
-            // The master side closes with its only owner, which is dropped here.
-            (shell, started_family(pid))
-        }));
+    for some in shells.chunks(AT_ONCE) {
+        let mut running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
+        std::thread::sleep(Duration::from_millis(1200));
+        let families: Vec<Family> = running
+            .iter_mut()
+            .map(|Running(script)| {
+                let family = started_family(i32::try_from(script.id()).unwrap());
+                // The master side closes with its only owner.
+                script.kill().unwrap();
+                script.wait().unwrap();
+                family
+            })
+            .collect();
+        for (shell, family) in some.iter().zip(&families) {
+            all_end(family, shell);
+        }
     }
-    closed.iter().for_each(|(shell, family)| all_end(family, shell));
 }
 
 /// Fills the socket of a pair, so that the next write to it blocks.

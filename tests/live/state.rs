@@ -96,10 +96,8 @@ fn a_fifo_in_place_of_the_journal_is_reported_and_blocks_nothing() {
 fn the_processes_that_measure_and_make_load_write_to_the_same_log() {
     let state = StateDir::new("state-worker-log");
     let log = state.0.join("log").display().to_string();
-    let words = [
-        "--log", &log, "latency", "timer", "--cpus", "0", "--for", "1ms", "--warmup", "1ms",
-        "--load", "messages",
-    ];
+    let words =
+        ["--log", &log, "latency", "timer", "--cpus", "0", "--for", "1s", "--load", "messages"];
     let ended = run(&state.0, &words);
     let text = std::fs::read_to_string(&log).unwrap();
     for worker in ["__measure", "__work"] {

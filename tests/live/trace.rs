@@ -245,6 +245,6 @@ fn ten_times_as_many_events_take_no_more_memory() {
         found.split_whitespace().next().unwrap().parse().unwrap()
     };
     // Each task of the first is new; they are more than the rows that are kept.
-    let (few, many) = (most_kib(1_000), most_kib(10_000));
-    assert!(many <= few + 2048, "{few} KiB for 60 000 events, {many} KiB for 600 000");
+    let (few, many) = (most_kib(2_000), most_kib(20_000));
+    assert!(many <= few + 2048, "{few} KiB for 120 000 events, {many} KiB for 1 200 000");
 }

@@ -10,7 +10,7 @@ use cpushield_linux::{Host, sys::sched};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::family::family;
 use crate::not_run::not_run;
@@ -48,6 +48,14 @@ fn shown(output: &Output) -> Shown {
     })
 }
 
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The spinner: the member of the family that is confined to the CPU.
 fn spinner(host: &Host, family: &[i32], cpu: usize) -> Option<i32> {
     let only = cpushield_linux::CpuSet::single(cpu);
@@ -63,12 +71,12 @@ fn results_are_reported_with_evidence_and_set_the_exit_code() {
     let _one = crate::alone();
     let Some(cpu) = cpu() else { return };
     let list = cpu.to_string();
-    let args = ["--cpus", &list, "--for", "200ms", "--warmup", "1ms", "--json"];
+    let args = ["--cpus", &list, "--for", "500ms", "--warmup", "200ms", "--json"];
     let output = verify(&args).output().unwrap();
     let Shown { evidence, verdict } = shown(&output);
     assert_eq!(output.status.code(), Some(i32::from(!verdict.holds())));
     assert_eq!((evidence.stopped, evidence.workload), (false, WatchedWorkload::Sampler));
-    assert!(evidence.span_ns >= 200_000_000, "{}", evidence.span_ns);
+    assert!(evidence.span_ns >= 500_000_000, "{}", evidence.span_ns);
     let [seen] = evidence.cpus.as_slice() else { panic!("{:?}", evidence.cpus) };
     assert_eq!(seen.cpu, cpu);
     let gaps = seen.gaps.as_ref().expect("the sampler ran");
@@ -119,7 +127,6 @@ fn limits_decide_the_exit_code() {
 
 #[test]
 fn stop_on_breach_ends_at_the_first_breach_of_a_limit() {
-    let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let _alone = crate::alone();
     let cpu = cpu.to_string();
@@ -136,14 +143,14 @@ fn stop_on_breach_ends_at_the_first_breach_of_a_limit() {
 
 #[test]
 fn an_interrupted_watch_reports_its_results_and_never_ran_on_the_watched_cpu() {
-    let _turn = crate::alone();
+    let _one = crate::alone();
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
     let list = cpu.to_string();
     let args = ["--cpus", &list, "--for", "60s", "--warmup", "1ms", "--json"];
     let mut child = verify(&args).spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    crate::wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
+    wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
     std::thread::sleep(Duration::from_millis(300));
     for member in family(&host, pid) {
         let affinity = host.affinity(member).unwrap();
@@ -161,19 +168,19 @@ fn an_interrupted_watch_reports_its_results_and_never_ran_on_the_watched_cpu() {
 
 #[test]
 fn a_killed_verify_leaves_no_sampler_behind() {
-    let _turn = crate::alone();
+    let _one = crate::alone();
     let Some(cpu) = cpu() else { return };
     let host = Host::live();
     let list = cpu.to_string();
     let mut child = verify(&["--cpus", &list, "--for", "60s"]).spawn().unwrap();
     let pid = i32::try_from(child.id()).unwrap();
-    crate::wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
+    wait_until("the sampler starts", || spinner(&host, &family(&host, pid), cpu).is_some());
     let others: Vec<_> = family(&host, pid).into_iter().filter(|member| *member != pid).collect();
     let started: Vec<_> = others.iter().map(|tid| host.start_time(*tid)).collect();
     assert!(others.len() >= 2, "{others:?}");
     signal(&child, 9);
     child.wait().unwrap();
-    crate::wait_until("the sampler ends with its maker", || {
+    wait_until("the sampler ends with its maker", || {
         others.iter().zip(&started).all(|(tid, was)| {
             // A zombie process has ended.
             let now = host.task(*tid, *tid).ok().filter(|task| task.state != 'Z');
@@ -185,7 +192,6 @@ fn a_killed_verify_leaves_no_sampler_behind() {
 /// Two readings of a foreign machine, and the result of another program.
 #[test]
 fn counter_differences_agree_with_another_program() {
-    let _turn = crate::alone();
     let Some(dir) = shared_data("interrupts/wa-exynos-8cpu") else { return };
     let found = std::fs::read_to_string(dir.join("diff-expected")).unwrap();
     let snapshot = |name: &str| {
@@ -226,7 +232,6 @@ fn counter_differences_agree_with_another_program() {
 
 #[test]
 fn a_watch_that_is_not_possible_is_refused_with_the_reason() {
-    let _turn = crate::alone();
     let online = Host::live().read_line("/sys/devices/system/cpu/online").unwrap();
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/machines/6.18-hybrid/root");
     for (words, code, why) in [
