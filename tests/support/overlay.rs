@@ -1,5 +1,5 @@
 //! [`Overlay`]: a recorded machine, and over it what has changed since, in memory. Many tests share
-//! one recording, none copies or changes it, and what a test has touched is known without a search.
+//! one recording, and none copies or changes it.
 
 use cpushield_linux::errno::{EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY};
 use cpushield_linux::{FileAttributes, FileKind, Host, Listed, MachineFiles, OpenError};

@@ -139,11 +139,10 @@ impl MachineFiles for LocalFiles {
     }
 
     fn is_dir(&self, path: &str) -> Option<bool> {
-        let exists = match &self.recorded {
-            Some(dir) => dir.has(path),
-            None => self.path(path).exists(),
-        };
-        exists.then(|| self.path(path).is_dir())
+        match &self.recorded {
+            Some(dir) => dir.has(path).then(|| self.path(path).is_dir()),
+            None => Some(self.path(path).metadata().ok()?.is_dir()),
+        }
     }
 
     fn read_link(&self, path: &str) -> io::Result<String> {
@@ -221,8 +220,9 @@ impl MachineFiles for LocalFiles {
 }
 
 fn check_size(bytes: &[u8]) -> io::Result<()> {
-    match bytes.len() as u64 > FILE_BYTES_MAX {
-        true => Err(io::Error::from_raw_os_error(libc::EFBIG)),
-        false => Ok(()),
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        Err(io::Error::from_raw_os_error(libc::EFBIG))
+    } else {
+        Ok(())
     }
 }
