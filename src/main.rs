@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use cpushield::cli;
-use cpushield_linux::{processes::open_files, sys::signal};
+use cpushield_linux::processes::process;
 use std::process::ExitCode;
 
 // musl's own asks the kernel for memory, and gives it back, at every second file that is read: a
@@ -12,8 +12,5 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
-    // Without it only the message of a limit is lost.
-    drop(signal::survive_file_size_limit());
-    open_files::raise_limit();
-    cli::run_command_line(&cpushield_linux::processes::process::arguments())
+    cli::run_command_line(&process::arguments(), None)
 }

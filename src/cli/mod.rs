@@ -40,7 +40,8 @@ use crate::workflow::WorkContext;
 use crate::workflow::run_program::fail_before_start;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use cpushield_linux::{EventLog, UserFiles, processes::process};
+use cpushield_linux::processes::{open_files, process};
+use cpushield_linux::{EventLog, Host, UserFiles, sys::signal};
 use help::HelpTail;
 use other_words::with_other_words;
 use std::ffi::OsString;
@@ -91,7 +92,12 @@ pub struct GlobalArgs {
     pub log: Option<PathBuf>,
     #[arg(skip)]
     event_log: Option<EventLog>,
+    #[arg(skip)]
+    prepare: Option<PrepareMachine>,
 }
+
+/// What happens to a recorded machine that was opened: a test gives it a kernel.
+pub type PrepareMachine = fn(Host) -> Host;
 
 impl GlobalArgs {
     /// Whether status lines are shown.
@@ -121,7 +127,12 @@ impl GlobalArgs {
     /// # Errors
     /// The recording cannot be read, or the directory is not a recording.
     fn open<'a>(&self, ui: &'a Ui) -> Result<WorkContext<'a>, Failure> {
-        WorkContext::open(ui, self.root.as_deref(), self.state.as_deref(), self.event_log.as_ref())
+        let (root, state) = (self.root.as_deref(), self.state.as_deref());
+        let mut work = WorkContext::open(ui, root, state, self.event_log.as_ref())?;
+        if let Some(prepare) = self.prepare.filter(|_| root.is_some()) {
+            work.host = prepare(work.host);
+        }
+        Ok(work)
     }
 
     /// Opens the live machine, for a subcommand that changes or measures it.
@@ -135,10 +146,10 @@ impl GlobalArgs {
         }
     }
 
-    /// Opens the machine to change: the active one, or a recorded one in the simulator.
+    /// Opens the machine to change.
     ///
     /// # Errors
-    /// The machine is recorded and there is no simulator, or it cannot be opened.
+    /// The machine is recorded, or it cannot be opened.
     fn open_to_change<'a>(&self, ui: &'a Ui) -> Result<WorkContext<'a>, Failure> {
         let work = self.open(ui)?;
         if work.host.can_change() { Ok(work) } else { Err(refuse_recorded()) }
@@ -217,7 +228,10 @@ pub fn help_tail(name: &str) -> &'static HelpTail {
 
 /// Parses the command line, runs the subcommand and shows a failure.
 #[must_use]
-pub fn run_command_line(args: &[OsString]) -> ExitCode {
+pub fn run_command_line(args: &[OsString], prepare: Option<PrepareMachine>) -> ExitCode {
+    // Without it only the message of a limit is lost.
+    drop(signal::survive_file_size_limit());
+    open_files::raise_limit();
     if inner::is_internal(args) {
         let ui = Ui::new(OutputFormat::Text, StatusLines::Shown);
         return show_and_exit(
@@ -226,7 +240,8 @@ pub fn run_command_line(args: &[OsString]) -> ExitCode {
         );
     }
     match parse(args) {
-        Ok(cli) => {
+        Ok(mut cli) => {
+            cli.global.prepare = prepare;
             let format = if cli.global.json { OutputFormat::Json } else { OutputFormat::Text };
             let ui = Ui::new(format, cli.global.status_lines());
             show_and_exit(&ui, dispatch(&ui, cli))

@@ -259,7 +259,7 @@ fn shows(now: &str, written: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::InjectedFault;
+    use cpushield_simulator::{InjectedFault, Simulated};
     use std::fs;
     use std::path::Path;
 
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn settings_of_a_killed_run_are_restored_unless_another_process_changed_them() {
         let dir = tree("killed");
-        let host = Host::recorded(&dir).unwrap();
+        let host = Host::recorded(&dir).unwrap().simulated();
         let store = Store::new(&dir.join("state"));
         let tracefs = Tracefs::find(&host).unwrap();
         let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
@@ -328,7 +328,7 @@ mod tests {
     /// A machine on which a run was killed after it had changed these settings.
     fn after_a_kill(name: &str) -> (std::path::PathBuf, Store) {
         let dir = tree(name);
-        let host = Host::recorded(&dir).unwrap();
+        let host = Host::recorded(&dir).unwrap().simulated();
         let store = Store::new(&dir.join("state"));
         let tracefs = Tracefs::find(&host).unwrap();
         let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();
@@ -349,7 +349,7 @@ mod tests {
         let root = "/sys/kernel/tracing";
         // Each of the two writes is refused once.
         for at in 0..2 {
-            let host = Host::recorded(&dir).unwrap();
+            let host = Host::recorded(&dir).unwrap().simulated();
             let host = host.failing(InjectedFault::Refuse { at, errno: 5 });
             let refused = restore(&host, &store, root).unwrap_err().to_string();
             assert!(refused.contains("EIO"), "{refused}");
@@ -359,13 +359,13 @@ mod tests {
             host.write(&format!("{root}/osnoise/timerlat_period_us"), "500").unwrap();
         }
         // A measurement does not start: it would save the wrong values as the originals.
-        let host = Host::recorded(&dir).unwrap();
+        let host = Host::recorded(&dir).unwrap().simulated();
         let host = host.failing(InjectedFault::Refuse { at: 1, errno: 5 });
         let tracefs = Tracefs::find(&host).unwrap();
         let refused = ChangedSettings::claim(&host, &store, &tracefs).unwrap_err();
         assert!(matches!(refused, TracerRefusal::SettingsLeft { .. }), "{refused}");
         assert_eq!(store.read(FILE).unwrap(), saved);
-        assert!(restore(&Host::recorded(&dir).unwrap(), &store, root).unwrap());
+        assert!(restore(&Host::recorded(&dir).unwrap().simulated(), &store, root).unwrap());
         assert_eq!(line(&dir, "osnoise/cpus"), "0-3");
         assert_eq!(line(&dir, "osnoise/timerlat_period_us"), "1000");
         assert_eq!(store.read(FILE).unwrap(), None);
@@ -378,7 +378,7 @@ mod tests {
         let file = dir.join("sys/kernel/tracing/osnoise/cpus");
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
-        let host = Host::recorded(&dir).unwrap();
+        let host = Host::recorded(&dir).unwrap().simulated();
         assert!(restore(&host, &store, "/sys/kernel/tracing").is_err());
         assert!(store.read(FILE).unwrap().is_some());
         assert_eq!(line(&dir, "osnoise/timerlat_period_us"), "1000");
@@ -391,7 +391,7 @@ mod tests {
     #[test]
     fn originals_of_another_form_are_neither_restored_nor_removed() {
         let dir = tree("schema");
-        let host = Host::recorded(&dir).unwrap();
+        let host = Host::recorded(&dir).unwrap().simulated();
         let store = Store::new(&dir.join("state"));
         for (text, said) in [
             (r#"{"schema": 2, "settings": []}"#, "schema 2"),
@@ -408,7 +408,7 @@ mod tests {
     #[test]
     fn nothing_is_written_before_its_original_is_saved() {
         let dir = tree("full");
-        let host = Host::recorded(&dir).unwrap();
+        let host = Host::recorded(&dir).unwrap().simulated();
         let store = Store::new(&dir.join("state")).with_room_for(0);
         let tracefs = Tracefs::find(&host).unwrap();
         let mut changed = ChangedSettings::claim(&host, &store, &tracefs).unwrap();

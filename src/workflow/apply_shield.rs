@@ -266,6 +266,7 @@ mod tests {
     use super::super::tests::copy_recording;
     use super::*;
     use crate::ui::{OutputFormat, StatusLines, Ui};
+    use cpushield_simulator::Simulated;
 
     #[test]
     fn a_dry_run_refuses_a_plan_that_apply_would_refuse() {
@@ -310,7 +311,8 @@ mod tests {
         copy_recording(&machines.join("6.12-rt-4/root"), &root);
         let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
         let state = scratch.join("state");
-        let work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
+        let mut work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
+        work.host = work.host.simulated();
         let save = |name: &str, options: ShieldOptions| {
             let options = ShieldOptions { cpus: Some("2-3".to_owned()), ..options };
             let plan = preview_source(&work, &PlanSource::Options(options)).unwrap();

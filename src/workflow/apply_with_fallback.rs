@@ -63,6 +63,7 @@ mod tests {
     use crate::survey::survey;
     use crate::tunables;
     use cpushield_linux::CpuSet;
+    use cpushield_simulator::Simulated;
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -103,7 +104,7 @@ mod tests {
         let root = dir.join("root");
         copy(Path::new("machines/6.12-rt-numa/root"), &root);
         fs::write(root.join("proc/sys/kernel/osrelease"), format!("{release}\n")).unwrap();
-        let host = Host::recorded(&root).unwrap();
+        let host = Host::recorded(&root).unwrap().simulated();
         let store = Store::new(&dir.join("state"));
         let machine = survey(&host, &tunables::reads());
         let cpus = Some(CpuSet::single(7));

@@ -14,6 +14,7 @@ use crate::policy::DisturbanceConsent;
 use crate::ui::{OutputFormat, StatusLines, Ui};
 use crate::worker::log_argument;
 use cpushield_linux::{CpuSet, EventLog, TaskId};
+use cpushield_simulator::Simulated;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,7 +58,8 @@ impl TwoShields {
     fn open<'a>(&self, ui: &'a Ui, shield: Option<&str>) -> WorkContext<'a> {
         let (root, state) = (self.0.join("root"), self.0.join("state"));
         let work = WorkContext::open(ui, Some(&root), Some(&state), None).unwrap();
-        WorkContext { shield: shield.map(str::to_owned), ..work }
+        let host = work.host.simulated();
+        WorkContext { host, shield: shield.map(str::to_owned), ..work }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The program and its state directory: its contents, processes that write there, and what each
 //! command says about it. The machine is not changed.
 
-use cpushield_linux::{EventLog, Host, InjectedFault, Store, UserFiles};
+use cpushield_linux::{EventLog, Host, Store, UserFiles};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -158,7 +159,7 @@ fn the_log_has_reads_writes_and_commands_with_their_errno() {
     std::fs::create_dir_all(kernel.join("sys/kernel")).unwrap();
     std::fs::write(kernel.join("sys/kernel/profiling"), "0\n").unwrap();
     let opened = || Some(EventLog::open(&log).unwrap());
-    let host = Host::recorded(&kernel).unwrap().logging(opened());
+    let host = Host::recorded(&kernel).unwrap().logging(opened()).simulated();
     host.read("/sys/kernel/profiling").unwrap();
     host.list_directories("/sys/none").unwrap_err();
     host.write("/sys/kernel/profiling", "1").unwrap();

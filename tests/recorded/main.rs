@@ -17,6 +17,7 @@ mod schema;
 mod survey;
 mod survey_cost;
 mod tidy;
+mod written_files;
 
 #[path = "../support/documents.rs"]
 mod documents;
@@ -26,6 +27,8 @@ mod empty_latency;
 mod not_run;
 #[path = "../support/overlay.rs"]
 mod overlay;
+#[path = "../support/program.rs"]
+mod program;
 #[path = "../support/recordings.rs"]
 mod recordings;
 #[path = "../support/schemas.rs"]

@@ -3,6 +3,7 @@
 
 use cpushield_linux::errno::{EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY};
 use cpushield_linux::{FileAttributes, FileKind, Host, Listed, MachineFiles, OpenError};
+use cpushield_simulator::Simulated;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -97,7 +98,7 @@ impl Overlay {
     }
 
     pub fn host(&self) -> Host {
-        Host::of_files(self.root.clone(), Box::new(self.clone())).unwrap()
+        Host::of_files(self.root.clone(), Box::new(self.clone())).unwrap().simulated()
     }
 
     /// Every path, with what is there.
@@ -133,13 +134,6 @@ impl Overlay {
             Some(changed) => changed.as_ref(),
             None => self.base.entries.get(path),
         }
-    }
-
-    /// A path and all paths below it that exist.
-    fn below(&self, path: &str) -> Vec<String> {
-        let inside = format!("{path}/");
-        let all = self.all().into_keys();
-        all.filter(|it| it == path || it.starts_with(&inside)).collect()
     }
 
     /// The path without links and its entry; `last` says whether a link at the end is followed.
@@ -287,16 +281,6 @@ impl MachineFiles for Overlay {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.create(path, directory()),
             Err(error) => Err(error),
         }
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        for path in self.below(from) {
-            let mut changes = self.changes();
-            let entry = self.get(&changes, &path).cloned();
-            changes.insert(format!("{to}{}", &path[from.len()..]), entry);
-            changes.insert(path, None);
-        }
-        Ok(())
     }
 
     fn remove_dir(&self, path: &str) -> io::Result<()> {

@@ -146,9 +146,10 @@ impl Error {
     }
 
     /// Converts I/O errors of `verb` on `path`, for `map_err`.
-    pub(crate) fn on(verb: Operation, path: &str) -> impl Fn(io::Error) -> Error + Copy {
+    pub fn on(verb: Operation, path: &str) -> impl Fn(io::Error) -> Error + Copy {
         move |source| Error::io(verb, path, source)
     }
+
     /// Why a file was not opened.
     #[must_use]
     pub fn open(verb: Operation, path: &str, error: OpenError) -> Error {

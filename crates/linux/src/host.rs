@@ -6,8 +6,10 @@ mod cpuset_file;
 mod logging;
 mod optional_reader;
 mod regular_reader;
+mod simulated_kernel;
 mod writer;
 
+pub use simulated_kernel::SimulatedKernel;
 pub use writer::FileWriter;
 
 use crate::cpuset::CpuSet;
@@ -33,7 +35,8 @@ const GIT_KEEP: &str = ".gitkeep";
 #[derive(Debug)]
 pub struct Host {
     root: PathBuf,
-    pub(crate) files: Box<dyn MachineFiles>,
+    /// Its files.
+    pub files: Box<dyn MachineFiles>,
     live: bool,
     /// Whether the recording has an `errors.tsv`.
     has_errors: bool,
@@ -44,9 +47,8 @@ pub struct Host {
     pub(crate) log: Option<EventLog>,
     writes: AtomicUsize,
     operations: AtomicUsize,
-    /// What a test simulates.
-    #[cfg(feature = "simulator")]
-    pub(crate) simulation: crate::recording::simulate::Simulation,
+    /// What answers changes instead of the running kernel, in tests.
+    pub(crate) kernel: Option<Box<dyn SimulatedKernel>>,
 }
 
 impl Host {
@@ -97,8 +99,7 @@ impl Host {
             log: None,
             writes: AtomicUsize::new(0),
             operations: AtomicUsize::new(0),
-            #[cfg(feature = "simulator")]
-            simulation: crate::recording::simulate::Simulation::default(),
+            kernel: None,
         }
     }
 
@@ -121,11 +122,10 @@ impl Host {
     /// The process of this program; `None` on a recorded machine, whose numbers name other tasks.
     #[must_use]
     pub fn own_pid(&self) -> Option<i32> {
-        #[cfg(feature = "simulator")]
-        if self.simulation.own_pid.is_some() {
-            return self.simulation.own_pid;
+        match &self.kernel {
+            Some(kernel) => kernel.own_pid(),
+            None => i32::try_from(std::process::id()).ok().filter(|_| self.live),
         }
-        i32::try_from(std::process::id()).ok().filter(|_| self.live)
     }
 
     /// The architecture this program was built for, which is that of a live machine; `None` for a
@@ -166,7 +166,8 @@ impl Host {
     }
 
     /// The path of a file of the machine for this process.
-    pub(crate) fn local_path(&self, path: &str) -> PathBuf {
+    #[must_use]
+    pub fn local_path(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
@@ -174,7 +175,11 @@ impl Host {
         self.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(crate) fn recorded_error(&self, verb: Operation, path: &str) -> Result<()> {
+    /// The error that the kernel of a recorded machine returned for an access.
+    ///
+    /// # Errors
+    /// That error.
+    pub fn recorded_error(&self, verb: Operation, path: &str) -> Result<()> {
         if self.live {
             return Ok(());
         }
@@ -363,12 +368,6 @@ impl Host {
         found.is_some()
     }
 
-    /// Whether this machine can be changed: the live one, or a recorded one in the simulator.
-    #[must_use]
-    pub fn can_change(&self) -> bool {
-        self.live || cfg!(feature = "simulator")
-    }
-
     /// Counts a write and permits it. Every write of any kind calls this first.
     pub(crate) fn before_write(&self, verb: Operation, path: &str) -> Result<()> {
         self.count_operation();
@@ -391,9 +390,8 @@ impl Host {
     }
 
     fn write_permitted(&self, path: &str, value: &str) -> Result<()> {
-        #[cfg(feature = "simulator")]
-        if !self.live {
-            return self.simulate(path, value);
+        if let Some(kernel) = &self.kernel {
+            return kernel.write(self, path, value);
         }
         let bytes = if value.is_empty() { "\n" } else { value };
         let mut file = open(&self.local_path(path), OFlags::WRONLY)
@@ -415,11 +413,7 @@ impl Host {
         self.before_write(Operation::MakeDir, path)?;
         let created = self.files.make_dir(path).map_err(Error::on(Operation::MakeDir, path));
         self.log_result(Operation::MakeDir, path, None, created)?;
-        #[cfg(feature = "simulator")]
-        if !self.live {
-            return self.simulate_make_dir(path);
-        }
-        Ok(())
+        self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.fill_dir(self, path))
     }
 
     /// Removes an empty directory (a cgroup without tasks counts as empty).
@@ -428,10 +422,7 @@ impl Host {
     /// The kernel's error.
     pub fn remove_dir(&self, path: &str) -> Result<()> {
         self.before_write(Operation::Remove, path)?;
-        #[cfg(feature = "simulator")]
-        if !self.live {
-            self.simulate_remove_dir(path)?;
-        }
+        self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.empty_dir(self, path))?;
         let removed = self.files.remove_dir(path).map_err(Error::on(Operation::Remove, path));
         self.log_result(Operation::Remove, path, None, removed)
     }

@@ -2,8 +2,7 @@
 //!
 //! [`Host`] is the machine as a parameter; [`text`] parses what it reads; the rest are small
 //! wrappers of system calls (`sys`), files, processes and the trace. `shared_memory` has the loops
-//! that measure, `recording` recorded machines and the simulated kernel. The simulator is a feature
-//! that tests enable; the release binary does not have it. `libc` is used only for what `rustix`
+//! that measure, `recording` recorded machines. `libc` is used only for what `rustix`
 //! lacks. Nothing here decides what to do.
 //!
 //! The modules are grouped by idea. Only the types that most callers use are at the root too.
@@ -34,14 +33,12 @@ pub use files::machine_files::FreeSpace;
 pub use files::public_dir::PublicDir;
 pub use files::regular::{FileKind, OpenError};
 pub use files::store::{Store, StoreLock};
-pub use host::{FileWriter, Host};
+pub use host::{FileWriter, Host, SimulatedKernel};
 pub use processes::command_output::CommandOutput;
 pub use processes::hogs::RtHog;
 pub use processes::process_handle::ProcessHandle;
 pub use processes::step_aside::AffinityGuard;
 pub use processes::task::{Task, TaskId};
 pub use recording::root_dir::{Listed, RecordedOutcome};
-#[cfg(feature = "simulator")]
-pub use recording::simulate::InjectedFault;
 pub use sys::memory::RaisedLockLimit;
 pub use sys::sched_policy::SchedPolicy;

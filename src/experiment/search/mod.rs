@@ -18,5 +18,4 @@ pub use collected::{collect_search, list_only};
 pub use dry_run::describe_search;
 pub use request::{SearchRequest, combine};
 pub use run::{TrialDocument, TrialMachine, TrialMeasurement, TrialPlan, plan_trials, run_search};
-pub use sequential::TestEndRates;
 pub use subset::{GoalObservation, SearchAim, SubsetEnd, SubsetSearch, SubsetTrial, replay_search};

@@ -4,7 +4,7 @@
 //! rate of misses by their likelihood ratio (Wald, "Sequential Tests of Statistical Hypotheses",
 //! 1945). It ends when the ratio exceeds 1 / error rate in either direction. By Ville's inequality
 //! the probability of a wrong decision is at most the error rate, for any number of measurements.
-//! [`SequentialTest::end_rates`] computes the probabilities of its ends exactly.
+//! Its own test computes the probabilities of its ends exactly.
 
 use crate::documents::option_search::{GoalDecision, GoalTally, SequentialTest};
 
@@ -16,17 +16,6 @@ pub const MISS_RATE_MISSED: f64 = 0.5;
 pub const ERROR_RATE: f64 = 0.05;
 /// The maximum number of measurements for one decision.
 pub const MEASUREMENTS_MAX: usize = 40;
-
-/// The probability of each end of a test.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct TestEndRates {
-    /// Of [`GoalDecision::Met`].
-    pub met: f64,
-    /// Of [`GoalDecision::Missed`].
-    pub missed: f64,
-    /// Of [`GoalDecision::NoAnswer`].
-    pub no_answer: f64,
-}
 
 impl GoalTally {
     /// The number of measurements.
@@ -71,34 +60,6 @@ impl SequentialTest {
         }
     }
 
-    /// The exact probability of each end when each measurement misses the goal with this
-    /// probability and none is doubtful.
-    #[must_use]
-    pub fn end_rates(&self, miss_rate: f64) -> TestEndRates {
-        let mut ends = TestEndRates::default();
-        // The probability of each number of misses among the tests that still run.
-        let mut running = vec![1.0_f64];
-        for measurements in 1..=self.measurements_max {
-            let mut next = vec![0.0; measurements + 1];
-            for (missed, chance) in running.iter().enumerate() {
-                for (missed, chance) in
-                    [(missed, chance * (1.0 - miss_rate)), (missed + 1, chance * miss_rate)]
-                {
-                    let (met, doubtful) = (measurements - missed, 0);
-                    let place = next.get_mut(missed);
-                    match self.decide(&GoalTally { met, missed, doubtful }) {
-                        Some(GoalDecision::Met) => ends.met += chance,
-                        Some(GoalDecision::Missed) => ends.missed += chance,
-                        Some(GoalDecision::NoAnswer) => ends.no_answer += chance,
-                        None => place.into_iter().for_each(|sum| *sum += chance),
-                    }
-                }
-            }
-            running = next;
-        }
-        ends
-    }
-
     /// The number of measurements until a decision when every one meets the goal, and when every
     /// one misses it.
     #[must_use]
@@ -124,13 +85,48 @@ fn to_float(count: usize) -> f64 {
 mod tests {
     use super::*;
 
+    /// The probability of each end of a test.
+    #[derive(Debug, Default)]
+    struct TestEndRates {
+        met: f64,
+        missed: f64,
+        no_answer: f64,
+    }
+
+    /// The exact probability of each end when each measurement misses the goal with this
+    /// probability and none is doubtful.
+    fn end_rates(test: &SequentialTest, miss_rate: f64) -> TestEndRates {
+        let mut ends = TestEndRates::default();
+        // The probability of each number of misses among the tests that still run.
+        let mut running = vec![1.0_f64];
+        for measurements in 1..=test.measurements_max {
+            let mut next = vec![0.0; measurements + 1];
+            for (missed, chance) in running.iter().enumerate() {
+                for (missed, chance) in
+                    [(missed, chance * (1.0 - miss_rate)), (missed + 1, chance * miss_rate)]
+                {
+                    let (met, doubtful) = (measurements - missed, 0);
+                    let place = next.get_mut(missed);
+                    match test.decide(&GoalTally { met, missed, doubtful }) {
+                        Some(GoalDecision::Met) => ends.met += chance,
+                        Some(GoalDecision::Missed) => ends.missed += chance,
+                        Some(GoalDecision::NoAnswer) => ends.no_answer += chance,
+                        None => place.into_iter().for_each(|sum| *sum += chance),
+                    }
+                }
+            }
+            running = next;
+        }
+        ends
+    }
+
     #[test]
     fn the_exact_error_rates_stay_within_the_stated_ones() {
         for decisions in [1, 5, 23, 43, 129] {
             let test = SequentialTest::for_decisions(decisions);
             for percent in 0..=100_u32 {
                 let miss_rate = f64::from(percent) / 100.0;
-                let ends = test.end_rates(miss_rate);
+                let ends = end_rates(&test, miss_rate);
                 assert!((ends.met + ends.missed + ends.no_answer - 1.0).abs() < 1e-9);
                 if miss_rate <= test.miss_rate_met {
                     assert!(ends.missed <= test.error_rate, "{decisions} {miss_rate} {ends:?}");
@@ -146,9 +142,9 @@ mod tests {
     fn a_clear_configuration_is_decided_and_an_ambiguous_one_has_no_answer() {
         let test = SequentialTest::for_decisions(23);
         assert_eq!(test.shortest(), (11, 4));
-        assert!(test.end_rates(0.02).met > 0.999);
-        assert!(test.end_rates(0.9).missed > 0.999);
-        assert!(test.end_rates(0.27).no_answer > 0.4, "{:?}", test.end_rates(0.27));
+        assert!(end_rates(&test, 0.02).met > 0.999);
+        assert!(end_rates(&test, 0.9).missed > 0.999);
+        assert!(end_rates(&test, 0.27).no_answer > 0.4, "{:?}", end_rates(&test, 0.27));
         let doubtful = GoalTally { met: 5, missed: 0, doubtful: MEASUREMENTS_MAX - 5 };
         assert_eq!(test.decide(&doubtful), Some(GoalDecision::NoAnswer));
         assert_eq!(test.decide(&GoalTally::default()), None);

@@ -153,7 +153,8 @@ impl<'a> ProcessRights<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::{InjectedFault, ProcessHandle};
+    use cpushield_linux::ProcessHandle;
+    use cpushield_simulator::{InjectedFault, Simulated};
     use std::fs;
     use std::path::PathBuf;
 
@@ -198,7 +199,7 @@ mod tests {
         }
 
         fn host(&self) -> Host {
-            Host::recorded(&self.dir.join("root")).unwrap()
+            Host::recorded(&self.dir.join("root")).unwrap().simulated()
         }
 
         /// The policies of the process and of the kernel thread, and the limit.

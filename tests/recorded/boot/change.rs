@@ -9,7 +9,7 @@ use cpushield::boot::{BootError, BootPlan, earlier, loaders, status};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
 use cpushield::survey::survey;
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

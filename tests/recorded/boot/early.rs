@@ -17,7 +17,8 @@ use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::every_boot::{ActiveShieldFate, disable_shield};
-use cpushield_linux::{CommandOutput, Host, InjectedFault};
+use cpushield_linux::{CommandOutput, Host};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::process::Command;
 
 fn make_start_command(program: &str) -> StartCommand {

@@ -3,6 +3,7 @@
 
 use cpushield::boot::{FileFate, RemovedParameters};
 use cpushield_linux::{CommandOutput, Host, Store};
+use cpushield_simulator::Simulated;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -7,6 +7,7 @@ use crate::not_run::not_run;
 use cpushield::boot::InitSystem;
 use cpushield::boot::early::{self, RunningUnit, StartCommand, StartTarget};
 use cpushield_linux::{CommandOutput, Host, Store};
+use cpushield_simulator::Simulated;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -7,7 +7,7 @@ use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, ParameterTerm, WriteMode};
 use cpushield::boot::{BootError, NextReason, SCHEMA, WrittenParameters, loaders, read_journal};
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 
 const RT: &str = "6.12.9-rt-amd64";
 

@@ -36,7 +36,8 @@ use cpushield::policy::ShieldRequest;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks};
 use cpushield::survey::survey;
-use cpushield_linux::{Host, InjectedFault};
+use cpushield_linux::Host;
+use cpushield_simulator::{InjectedFault, Simulated};
 use effects::kernel_thread;
 use grub::Machine;
 

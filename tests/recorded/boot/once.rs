@@ -9,7 +9,8 @@ use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, SettledAs, WrittenParameters, loaders, status, trial};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_written_blocks;
-use cpushield_linux::{CommandOutput, Host, InjectedFault};
+use cpushield_linux::{CommandOutput, Host};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::process::Command;
 
 const FILE: &str = "boot/extlinux/extlinux.conf";

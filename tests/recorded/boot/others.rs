@@ -8,6 +8,7 @@ use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, BootWarning, FileFate, SettledAs, loaders, trial};
 use cpushield::policy::ShieldRequest;
 use cpushield_linux::{CommandOutput, Host};
+use cpushield_simulator::Simulated;
 
 use super::grub::Machine;
 

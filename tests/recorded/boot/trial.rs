@@ -11,7 +11,7 @@ use cpushield::boot::{
 };
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_status_blocks;
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 
 fn make_trial_mode() -> WriteMode {
     WriteMode { term: write::ParameterTerm::Trial, ..WriteMode::default() }

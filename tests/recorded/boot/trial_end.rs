@@ -9,7 +9,8 @@ use cpushield::boot::{
     BootError, JOURNAL, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialGoal, loaders,
     read_journal, status, trial,
 };
-use cpushield_linux::{Host, InjectedFault};
+use cpushield_linux::Host;
+use cpushield_simulator::{InjectedFault, Simulated};
 
 const UNIT: &str = "etc/systemd/system/cpushield-trial.service";
 const LINK: &str = "etc/systemd/system/multi-user.target.wants/cpushield-trial.service";

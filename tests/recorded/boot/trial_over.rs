@@ -14,7 +14,8 @@ use cpushield::boot::{
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_written_blocks;
 use cpushield::survey::survey;
-use cpushield_linux::{Host, InjectedFault};
+use cpushield_linux::Host;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 

@@ -8,7 +8,8 @@ use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, BootPlan, FileFate, loaders};
 use cpushield::failure::Failure;
-use cpushield_linux::{Host, InjectedFault};
+use cpushield_linux::Host;
+use cpushield_simulator::{InjectedFault, Simulated};
 
 fn plan_rt(machine: &Machine) -> BootPlan {
     let asked = BootRequest { kernels: Some("*-rt*".to_owned()), ..request_cpus("2-3") };

@@ -11,6 +11,7 @@ use cpushield::policy::RequestedParameter;
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::CommandOutput;
+use cpushield_simulator::Simulated;
 
 const RT: &str = "6.12.9-rt-amd64";
 

@@ -7,6 +7,7 @@
 //! with the recorded machines under their names, the project's `docs/`, a few measurements, and its
 //! state in `state/`. Nothing here may depend on the machine or the user.
 
+use crate::program;
 use serde_json::{Value, json};
 use snapbox::{Assert, Data, cmd};
 use std::fs;
@@ -91,7 +92,7 @@ impl Scratch {
 
     /// Runs a line and shows its result.
     fn run(&self, line: &str) -> String {
-        let program = Path::new(env!("CARGO_BIN_EXE_cpushield"));
+        let program = program::path();
         let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
         let done = cmd::Command::new("/bin/sh")
             .args(["-c", &format!("{PRELUDE}{line}")])

@@ -6,7 +6,8 @@ use super::trees::{affinity, machines, step, v2, v2_plan, write};
 use cpushield::apply::{self, AmendError, AmendedShield, ChangeFate, UndoneShield};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::{Plan, Step};
-use cpushield_linux::{Host, InjectedFault};
+use cpushield_linux::Host;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
 
 /// A setting that no plan of these machines changes.

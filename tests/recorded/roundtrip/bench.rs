@@ -4,6 +4,7 @@ use crate::overlay::{Node, Overlay};
 use cpushield::apply::{self, ApplyError};
 use cpushield::plan::Plan;
 use cpushield_linux::{Host, Store};
+use cpushield_simulator::Simulated;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,7 +103,7 @@ impl Bench {
     pub fn host(&self) -> Host {
         match &self.recorded {
             Some(machine) => machine.host(),
-            None => Host::recorded(&self.scratch.0.join("root")).unwrap(),
+            None => Host::recorded(&self.scratch.0.join("root")).unwrap().simulated(),
         }
     }
 

@@ -10,7 +10,8 @@ use cpushield::plan::Plan;
 use cpushield::run::{
     self, CpuAssignment, NoPlaceReason, RunError, RunRecord, ShieldPlacement, VersionChange,
 };
-use cpushield_linux::{CpuSet, Host, InjectedFault, SchedPolicy};
+use cpushield_linux::{CpuSet, Host, SchedPolicy};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::path::Path;
 
 /// The kernel's threads with their CPUs and priorities, as on a PREEMPT_RT kernel.

@@ -7,7 +7,7 @@ use cpushield::apply::journal::ApplyJournal;
 use cpushield::apply::{self, AppliedPlan, StepNote};
 use cpushield::change::{Change, Outcome, RefusalKind};
 use cpushield::plan::Plan;
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
 
 /// A machine with everything that depends on CPU 3, or on every CPU.

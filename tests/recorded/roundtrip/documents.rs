@@ -2,15 +2,15 @@
 
 use super::bench::{Bench, Tree};
 use super::trees::{machines, machines_with_offline_sibling};
+use crate::program;
 use crate::schemas::{python, validate};
 use cpushield::plan::Plan;
 use serde_json::Value;
 use std::path::Path;
-use std::process::Command;
 
 /// What a subcommand prints about this machine.
 fn printed(bench: &Bench, subcommand: &str) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    let mut command = program::command();
     command.arg("--root").arg(bench.scratch.0.join("root"));
     command.arg("--state").arg(bench.scratch.0.join("state"));
     let output = command.args([subcommand, "--json"]).output().unwrap();

@@ -4,6 +4,7 @@
 use super::bench::{Bench, same};
 use super::many_shields::{NAMES, machines};
 use super::trees::{v2, v2_plan};
+use crate::program;
 use cpushield::apply::ShieldPresence;
 use cpushield::failure::FailureKind;
 use cpushield::policy::DisturbanceConsent;
@@ -13,7 +14,7 @@ use cpushield::workflow::active_shields::{
     check_name, find_settled_shield, refuse_active, undo_named,
 };
 use cpushield::workflow::trace_disturbance::check_disturbance;
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -145,7 +146,7 @@ fn an_invalid_name_is_refused_with_the_rule_whether_a_shield_is_active_or_not() 
         (&["status", "--shield", "A"], 2),
         (&["run", "--shield", "../x", "--", "true"], 125),
     ] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+        let mut command = program::command();
         command.arg("--state").arg(bench.scratch.0.join("none")).args(words);
         let done = command.output().unwrap();
         let text = String::from_utf8(done.stderr).unwrap();

@@ -6,7 +6,7 @@ use super::trees;
 use cpushield::apply::{self, ApplyError, ChangeFate};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 
 const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
 const PARTITION: &str = "/sys/fs/cgroup/cpushield/cpuset.cpus.partition";

@@ -7,7 +7,7 @@ use super::status::cpushield;
 use super::trees;
 use cpushield::apply::{self, ShieldNote, UndoError, UnrestoredChanges};
 use cpushield::run::{self, CpuAssignment, ShieldPlacement};
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::path::Path;
 use std::time::Duration;
 

@@ -6,7 +6,8 @@ use cpushield::apply::{self, AppliedPlan, ApplyError, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{self, CpuAssignment, ShieldPlacement};
-use cpushield_linux::{CpuSet, InjectedFault, SchedPolicy};
+use cpushield_linux::{CpuSet, SchedPolicy};
+use cpushield_simulator::{InjectedFault, Simulated};
 
 const WATCHDOG: &str = "/proc/sys/kernel/watchdog_cpumask";
 const FAIR_SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";

@@ -7,6 +7,7 @@ use cpushield::change::{Change, ValueComparison};
 use cpushield::plan::Plan;
 use cpushield::run::{self, Drift};
 use cpushield_linux::CpuSet;
+use cpushield_simulator::Simulated;
 use std::fs;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

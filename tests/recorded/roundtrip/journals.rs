@@ -2,6 +2,7 @@
 
 use super::bench::{Bench, same};
 use super::trees::{machines, v2, v2_plan};
+use crate::program;
 use cpushield::apply::{self, ApplyError, ChangeFate, ShieldNote, UndoError};
 use cpushield::change::Refusal;
 use std::fs;
@@ -124,7 +125,7 @@ fn an_unreadable_journal_can_be_discarded_and_is_archived() {
     fs::write(bench.journal(), "not ours").unwrap();
     let (root, state) = (bench.scratch.0.join("root"), bench.scratch.0.join("state"));
     let undo = |more: &[&str]| {
-        let mut undo = std::process::Command::new(env!("CARGO_BIN_EXE_cpushield"));
+        let mut undo = program::command();
         undo.arg("undo").arg("--root").arg(&root).arg("--state").arg(&state).args(more);
         undo.output().unwrap()
     };
@@ -156,7 +157,7 @@ fn a_limit_of_file_sizes_does_not_prevent_undo() {
     bench.apply(&bench.host(), &plan).unwrap();
     assert!(fs::metadata(bench.journal()).unwrap().len() > 1024);
     let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_cpushield")]);
+    shell.args(["-c", "ulimit -f 1; exec \"$@\"", "sh"]).arg(program::path());
     let undone = shell.arg("undo").arg("--root").arg(&root).arg("--state").arg(&state).output();
     let undone = undone.unwrap();
     assert_eq!(undone.status.code(), Some(0), "{undone:?}");
@@ -204,7 +205,7 @@ fn undo_of_all_shields_ends_when_the_journal_cannot_be_removed() {
     let state = bench.scratch.0.join("state");
     let mut undo = std::process::Command::new("unshare");
     undo.args(["--mount", "--map-root-user", "timeout", "60", "sh", "-c", read_only, "sh"]);
-    undo.arg(&state).args([env!("CARGO_BIN_EXE_cpushield"), "undo", "--all", "--root"]);
+    undo.arg(&state).arg(program::path()).args(["undo", "--all", "--root"]);
     let undone =
         undo.arg(bench.scratch.0.join("root")).arg("--state").arg(&state).output().unwrap();
     assert_eq!(undone.status.code(), Some(3), "{undone:?}");

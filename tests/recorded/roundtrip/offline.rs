@@ -12,7 +12,8 @@ use cpushield::run;
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield::workflow::machine_without::remove_shield;
-use cpushield_linux::{CpuSet, Host, InjectedFault};
+use cpushield_linux::{CpuSet, Host};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::path::Path;
 
 fn bench() -> Bench {

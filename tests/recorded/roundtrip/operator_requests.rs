@@ -7,7 +7,7 @@ use super::operators::{put_process, serve};
 use super::trees::Task;
 use cpushield::policy::{MemoryLimit, OperatorLimits};
 use cpushield::run::{self, OperatorAnswer};
-use cpushield_linux::InjectedFault;
+use cpushield_simulator::{InjectedFault, Simulated};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -15,7 +15,8 @@ use cpushield::run::{
 use cpushield::survey::survey;
 use cpushield::tunables;
 use cpushield_linux::processes::operator_socket::OperatorConnection;
-use cpushield_linux::{Host, InjectedFault, PublicDir, SchedPolicy, Store};
+use cpushield_linux::{Host, PublicDir, SchedPolicy, Store};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;

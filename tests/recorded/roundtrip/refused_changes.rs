@@ -11,7 +11,8 @@ use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source};
 use cpushield::workflow::shield_options::ShieldOptions;
-use cpushield_linux::{CpuSet, InjectedFault};
+use cpushield_linux::CpuSet;
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
 
 /// Applies a request as `cpushield apply --shield NAME --cpus LIST` does.

@@ -19,7 +19,8 @@ use cpushield::workflow::apply_shield::{
 };
 use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield::workflow::take_down::{take_all_down, take_down};
-use cpushield_linux::{CpuSet, Host, InjectedFault, TaskId};
+use cpushield_linux::{CpuSet, Host, TaskId};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::path::Path;
 
 /// One value, and a set of CPUs.

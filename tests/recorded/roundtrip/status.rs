@@ -4,13 +4,14 @@
 use super::bench::Bench;
 use super::many_shields::{NAMES, machines as recorded};
 use super::trees::{Task, affinity, machines, machines_with_offline_sibling, step, v2, v2_plan};
+use crate::program;
 use cpushield::apply::{self, ShieldWork, UnfinishedWork};
 use cpushield::live::{CpuRole, LiveFrame};
 use cpushield::run::{self, RunError, ShieldPlacement, ShieldState};
 use cpushield_linux::{CpuSet, Host};
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
 fn state(bench: &Bench) -> ShieldState {
     run::status(&bench.host(), &bench.store(), None).unwrap().state.state
@@ -18,7 +19,7 @@ fn state(bench: &Bench) -> ShieldState {
 
 /// The program on this machine.
 pub(crate) fn cpushield(bench: &Bench, words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+    let mut command = program::command();
     command.arg("--root").arg(bench.scratch.0.join("root"));
     command.arg("--state").arg(bench.scratch.0.join("state"));
     command.args(words).output().unwrap()
@@ -152,7 +153,7 @@ fn readers_of_the_live_machine_report_unfinished_work_and_use_no_part_of_a_shiel
             (vec!["latency", "timer"], 3),
             (vec!["watch", "--once", "--json"], 0),
         ] {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
+            let mut command = program::command();
             let command = command.arg("--state").arg(bench.scratch.0.join("state")).args(&words);
             let ended = command.output().unwrap();
             let (out, err) = (text(&ended.stdout), text(&ended.stderr));

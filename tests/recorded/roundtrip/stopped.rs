@@ -2,9 +2,10 @@
 
 use super::bench::{Bench, same};
 use super::planned;
+use crate::program;
 use cpushield_linux::processes::process;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const SIGHUP: i32 = 1;
@@ -22,7 +23,7 @@ fn an_undo_that_is_stopped_leaves_no_partial_shield() {
         bench.apply(&bench.host(), &plan).unwrap();
         let applied = bench.tree();
         let began = Instant::now();
-        let mut undo = Command::new(env!("CARGO_BIN_EXE_cpushield"))
+        let mut undo = program::command()
             .arg("undo")
             .arg("--root")
             .arg(bench.scratch.0.join("root"))

@@ -5,6 +5,7 @@ use super::bench::{Bench, Tree, same};
 use super::trees::{self, Task};
 use cpushield::run::{self, CpuAssignment, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, SchedPolicy};
+use cpushield_simulator::Simulated;
 use std::path::Path;
 
 const FIFO: (u32, u32) = (1, 10);
@@ -94,7 +95,7 @@ fn a_started_program_leaves_although_threads_end_during_that() {
     put(&mut tree, 400, 1, Task::new(400, "caller", 0, "0-2"), "0::/mine\n");
     let (bench, place) = shielded(&tree);
     bench.host().write("/sys/fs/cgroup/cpushield/cgroup.procs", "300").unwrap();
-    let host = bench.host().as_process(400);
+    let host = bench.host().with_own_pid(400);
     let moved = run::remove(&host, &bench.store(), &place, 300).unwrap();
     assert_eq!(moved.notes.len(), 1, "{:?}", moved.notes);
     for tid in [300, 301] {
@@ -124,7 +125,7 @@ fn shell_in_shield(parent: i32) -> (Bench, ShieldPlacement) {
 #[test]
 fn a_command_in_the_shield_moves_a_program_to_the_group_of_its_nearest_ancestor_outside() {
     let (bench, place) = shell_in_shield(390);
-    let host = bench.host().as_process(401);
+    let host = bench.host().with_own_pid(401);
     run::remove(&host, &bench.store(), &place, 410).unwrap();
     assert_eq!(group(&bench, 410), "0::/mine");
     assert_eq!(host.affinity(410).unwrap(), place.housekeeping);
@@ -134,7 +135,7 @@ fn a_command_in_the_shield_moves_a_program_to_the_group_of_its_nearest_ancestor_
 fn a_command_in_the_shield_without_an_ancestor_outside_changes_nothing() {
     let (bench, place) = shell_in_shield(1);
     let before = bench.tree();
-    let host = bench.host().as_process(401);
+    let host = bench.host().with_own_pid(401);
     let refused = run::remove(&host, &bench.store(), &place, 410);
     assert!(matches!(refused, Err(RunError::NoDestination { tid: 410 })), "{refused:?}");
     same(&before, &bench.tree(), "after the refusal");

@@ -16,7 +16,8 @@ use cpushield::workflow::policy_shields::plan_policy_shields;
 use cpushield::workflow::report_material::collect_material;
 use cpushield::workflow::shield_options::PolicyOptions;
 use cpushield::workflow::take_down::take_all_down;
-use cpushield_linux::{CpuSet, Host, InjectedFault};
+use cpushield_linux::{CpuSet, Host};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
 use std::path::Path;
 

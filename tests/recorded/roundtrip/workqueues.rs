@@ -7,7 +7,8 @@ use cpushield::apply::{self, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::Plan;
 use cpushield::policy::ShieldRequest;
-use cpushield_linux::{CpuSet, Host, InjectedFault};
+use cpushield_linux::{CpuSet, Host};
+use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
 use std::path::Path;
 

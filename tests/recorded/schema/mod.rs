@@ -1,10 +1,10 @@
 //! The output of `--json` matches `docs/*.schema.json`, according to a validator of JSON schemas.
 //! Every schema of that folder is in the list of one test.
 
+use crate::program;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 mod measurements;
 mod pages;
@@ -144,12 +144,8 @@ fn printed(words: &[&str]) -> Value {
 
 /// What a subcommand prints, with the shields of this state directory.
 fn printed_with_state(words: &[&str], state: &Path) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_cpushield"))
-        .args(words)
-        .args(["--json", "--state"])
-        .arg(state)
-        .output()
-        .unwrap();
+    let output =
+        program::command().args(words).args(["--json", "--state"]).arg(state).output().unwrap();
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -17,6 +17,7 @@ use cpushield::workflow::every_boot::{
     self, DisabledShield, Enabled, EnabledPolicy, EnabledShield,
 };
 use cpushield_linux::{CpuSet, Host, Store};
+use cpushield_simulator::Simulated;
 use serde_json::json;
 use std::process::Command;
 
@@ -29,7 +30,7 @@ pub fn check_shields(validator: &mut SchemaValidator) -> Result<(), String> {
     let mut copy = Command::new("cp");
     copy.args(["-R", "--no-preserve=mode", root]).arg(dir.join("root"));
     assert!(copy.status().unwrap().success());
-    let host = Host::recorded(&dir.join("root")).unwrap();
+    let host = Host::recorded(&dir.join("root")).unwrap().simulated();
     let plan: Plan = serde_json::from_value(printed(&["plan", "--root", root])).unwrap();
     let applied = apply::apply(&host, &Store::new(&dir.join("state")), &plan, &mut |_| {}).unwrap();
     let copied = dir.join("root").display().to_string();

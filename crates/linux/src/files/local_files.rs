@@ -40,15 +40,11 @@ pub trait MachineFiles: std::fmt::Debug + Send + Sync {
     /// The path without symbolic links; `None` if there is nothing.
     fn resolve(&self, path: &str) -> Option<String>;
     /// Sets the content of a file, and creates it if there is none.
-    #[cfg(feature = "simulator")]
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
     /// Replaces a file as a whole, with these attributes, on the disk.
     fn replace(&self, path: &str, bytes: &[u8], access: FileAttributes) -> io::Result<()>;
     /// Creates a directory in an existing one.
     fn make_dir(&self, path: &str) -> io::Result<()>;
-    /// Moves a file or directory.
-    #[cfg(feature = "simulator")]
-    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes an empty directory.
     fn remove_dir(&self, path: &str) -> io::Result<()>;
     /// Removes a file or a link.
@@ -154,7 +150,6 @@ impl MachineFiles for LocalFiles {
         Some(format!("/{}", real.strip_prefix(&self.root).ok()?.display()))
     }
 
-    #[cfg(feature = "simulator")]
     fn write(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         fs::write(self.path(path), bytes)
     }
@@ -178,11 +173,6 @@ impl MachineFiles for LocalFiles {
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
         fs::create_dir(self.path(path))
-    }
-
-    #[cfg(feature = "simulator")]
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path(from), self.path(to))
     }
 
     fn remove_dir(&self, path: &str) -> io::Result<()> {

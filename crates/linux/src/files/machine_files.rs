@@ -84,32 +84,3 @@ impl Host {
         Ok(FreeSpace { free: Some(free), read_only })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::InjectedFault;
-    use std::fs;
-
-    #[test]
-    fn a_file_is_replaced_with_its_permissions_or_not_at_all() {
-        let dir = std::env::temp_dir().join(format!("cpushield-files-{}", std::process::id()));
-        fs::create_dir_all(dir.join("etc")).unwrap();
-        fs::write(dir.join("etc/a"), "old").unwrap();
-        fs::write(dir.join("etc/.a.cpushield-new"), "left by a killed writer").unwrap();
-        let host = Host::recorded(&dir).unwrap();
-        let access = FileAttributes { mode: 0o755, owner: None };
-        host.replace_file("/etc/a", b"new", access).unwrap();
-        assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
-        assert_eq!(host.access("/etc/a").unwrap().mode, 0o755);
-        let full =
-            Host::recorded(&dir).unwrap().failing(InjectedFault::Refuse { at: 0, errno: 28 });
-        assert!(full.replace_file("/etc/a", b"newer", access).is_err());
-        assert_eq!(fs::read(dir.join("etc/a")).unwrap(), b"new");
-        assert_eq!(host.list("/etc").unwrap(), ["a"]);
-        host.erase_file("/etc/a").unwrap();
-        host.erase_file("/etc/a").unwrap();
-        assert!(host.list("/etc").unwrap().is_empty());
-        fs::remove_dir_all(dir).unwrap();
-    }
-}

@@ -83,8 +83,7 @@ impl Host {
             return Ok(Some(first));
         }
         if !self.is_live() {
-            #[cfg(feature = "simulator")]
-            self.simulate_scan()?;
+            self.kernel.as_ref().map_or(Ok(()), |kernel| kernel.scan(self))?;
             return self.irqbalance();
         }
         let interval = first.scan_interval.min(INTERVAL_MAX);
@@ -149,12 +148,8 @@ impl Host {
         let request = format!("settings cpus {list}");
         let socket = &irqbalance.socket;
         self.before_write(Operation::Call, socket).map_err(|e| e.with_value(&request))?;
-        #[cfg(feature = "simulator")]
-        if !self.is_live() {
-            return self.simulate_ban(socket, cpus);
-        }
-        if !self.is_live() {
-            return self.read(socket).map(drop);
+        if let Some(kernel) = &self.kernel {
+            return kernel.ban(self, socket, cpus);
         }
         let sent = self.send(socket, &request).map_err(Error::on(Operation::Call, socket));
         let mut stream = sent.map_err(|e| e.with_value(&request))?;

@@ -58,7 +58,6 @@ impl OperatorConnection {
     }
 
     /// A connection for tests.
-    #[cfg(any(test, feature = "simulator"))]
     #[must_use]
     pub fn of_stream(stream: UnixStream) -> OperatorConnection {
         OperatorConnection { socket: stream.into() }

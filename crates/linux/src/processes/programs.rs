@@ -64,11 +64,8 @@ impl Host {
         if self.is_live() {
             return self.spawn_and_wait(words, input);
         }
-        #[cfg(feature = "simulator")]
-        if let Some(output) = self.simulate_program(words, input) {
-            return Ok(output);
-        }
-        Err(std::io::Error::from_raw_os_error(libc::ENOENT))
+        let output = self.kernel.as_ref().and_then(|kernel| kernel.run(self, words, input));
+        output.ok_or_else(|| std::io::Error::from_raw_os_error(libc::ENOENT))
     }
 
     fn spawn_and_wait(&self, words: &[&str], input: &[u8]) -> std::io::Result<CommandOutput> {

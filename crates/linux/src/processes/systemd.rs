@@ -30,9 +30,8 @@ impl Host {
     pub fn systemctl(&self, words: &[&str]) -> Result<()> {
         let name = format!("systemctl {}", words.join(" "));
         self.before_write(Operation::Call, &name)?;
-        #[cfg(feature = "simulator")]
-        if !self.is_live() {
-            return self.simulate_systemctl(&name, words);
+        if let Some(kernel) = &self.kernel {
+            return kernel.systemctl(self, &name, words);
         }
         self.run_systemctl(&name, words).map(drop)
     }

@@ -188,7 +188,8 @@ impl Host {
 
     /// The path of a thread's `status`. The kernel has `/proc/<tid>` for every thread, although it
     /// lists only leaders. A recording has only the files that were read, below the leader.
-    pub(crate) fn status_path(&self, tid: i32) -> String {
+    #[must_use]
+    pub fn status_path(&self, tid: i32) -> String {
         let direct = format!("/proc/{tid}/status");
         if self.is_live() || self.exists(&direct) {
             return direct;
@@ -239,9 +240,8 @@ impl Host {
         let path = format!("/proc/{tid}");
         let list = cpus.to_string();
         self.before_write(Operation::SetAffinity, &path).map_err(|e| e.with_value(&list))?;
-        #[cfg(feature = "simulator")]
-        if !self.is_live() {
-            return self.simulate_affinity(tid, cpus);
+        if let Some(kernel) = &self.kernel {
+            return kernel.set_affinity(self, tid, cpus);
         }
         let answer = crate::sys::sched::set_affinity(tid, cpus)
             .map_err(|e| Error::io(Operation::SetAffinity, &path, e).with_value(&list));
@@ -269,9 +269,8 @@ impl Host {
         let path = format!("/proc/{tid}");
         let value = policy.to_string();
         self.before_write(Operation::SetScheduling, &path).map_err(|e| e.with_value(&value))?;
-        #[cfg(feature = "simulator")]
-        if !self.is_live() {
-            return self.simulate_scheduling(tid, policy);
+        if let Some(kernel) = &self.kernel {
+            return kernel.set_policy(self, tid, policy);
         }
         let answer = crate::sys::sched::set_policy(tid, policy)
             .map_err(|e| Error::io(Operation::SetScheduling, &path, e).with_value(&value));

@@ -1,12 +1,6 @@
-//! Recorded machines: saved without private data, and opened as a root directory. With the feature
-//! `simulator`, which only tests enable, they answer writes as a kernel does (`tests/simulate/`);
-//! otherwise they are read-only.
+//! Recorded machines: saved without private data, and opened as a root directory. They are
+//! read-only, unless a test gives them a kernel.
 
-#[cfg(not(feature = "simulator"))]
-mod read_only;
 pub mod record;
 pub mod redaction;
 pub(crate) mod root_dir;
-#[cfg(feature = "simulator")]
-#[path = "../../tests/simulate/mod.rs"]
-pub(crate) mod simulate;

@@ -43,7 +43,7 @@ impl RaisedLockLimit {
 }
 
 /// The name of the limit in `/proc/<pid>/limits` (fs/proc/base.c, 6.12).
-const LOCKED_MEMORY: &str = "Max locked memory";
+pub const LOCKED_MEMORY: &str = "Max locked memory";
 
 impl Host {
     /// The limits with which a process can lock at least this much memory; `None` is any amount.
@@ -86,30 +86,16 @@ impl Host {
     fn set_lock_limit(&self, pid: i32, limit: LockLimit) -> Result<LockLimit> {
         let path = format!("/proc/{pid}/limits");
         self.before_write(Operation::Call, &path)?;
-        #[cfg(feature = "simulator")]
-        if !self.is_live() {
-            return self.simulate_lock_limit(&path, limit);
+        if let Some(kernel) = &self.kernel {
+            let before = parse_lock_limit(&path, &self.read(&path)?)?;
+            kernel.set_lock_limit(self, &path, [limit.0, limit.1])?;
+            return Ok((before.current, before.maximum));
         }
         let process = Pid::from_raw(pid).ok_or_else(|| Error::no_task(pid))?;
         let (current, maximum) = limit;
         prlimit(Some(process), Resource::Memlock, Rlimit { current, maximum })
             .map(|before| (before.current, before.maximum))
             .map_err(|errno| Error::io(Operation::Call, &path, errno.into()))
-    }
-
-    /// Writes the limits into the file of a recorded machine.
-    #[cfg(feature = "simulator")]
-    fn simulate_lock_limit(&self, path: &str, (soft, hard): LockLimit) -> Result<LockLimit> {
-        let text = self.read(path)?;
-        let before = parse_lock_limit(path, &text)?;
-        let word = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |it| it.to_string());
-        let lines = text.lines().map(|line| match line.starts_with(LOCKED_MEMORY) {
-            true => format!("{LOCKED_MEMORY} {} {} bytes\n", word(soft), word(hard)),
-            false => format!("{line}\n"),
-        });
-        let text = lines.collect::<String>();
-        self.files.write(path, text.as_bytes()).map_err(Error::on(Operation::Call, path))?;
-        Ok((before.current, before.maximum))
     }
 
     /// The memory that a process has locked, resident and swapped out.

@@ -1,10 +1,10 @@
 //! Files of a recorded machine to which several parts of the simulated kernel respond.
 
 /// The CPUs that are online, in list form.
-pub(super) const ONLINE: &str = "/sys/devices/system/cpu/online";
+pub(crate) const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// The root of resctrl, whose groups have a share of the caches.
-pub(super) const RESCTRL: &str = "/sys/fs/resctrl";
+pub(crate) const RESCTRL: &str = "/sys/fs/resctrl";
 
 /// The mask of unbound workqueues: of the requested CPUs, those left by partitions (6.8).
-pub(super) const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
+pub(crate) const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";

@@ -1,15 +1,15 @@
 //! Taking CPUs of a recorded machine offline and online, and the affinities of its tasks.
 
-use super::paths::{ONLINE, RESCTRL};
-use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
-use crate::host::Host;
+use crate::SimulatedMachine;
+use crate::paths::{ONLINE, RESCTRL};
+use cpushield_linux::CpuSet;
+use cpushield_linux::error::{Error, Operation, Result};
 
 /// A directory that only recordings have: on a machine that has it, the kernel remembers which CPUs
 /// tasks requested (`user_cpus_ptr`, 6.2 and later), one file per task.
 const REQUESTED: &str = "/asked_cpus";
 
-impl Host {
+impl SimulatedMachine<'_> {
     fn requested_path(&self, tid: i32) -> Option<String> {
         self.is_dir(REQUESTED).then(|| format!("{REQUESTED}/{tid}"))
     }
@@ -17,7 +17,7 @@ impl Host {
     /// Applies the CPUs of a cpuset to a task. If the kernel remembers the CPUs that the task
     /// requested and some of them remain, the task gets those (`__set_cpus_allowed_ptr()`,
     /// kernel/sched/core.c, 6.12).
-    pub(super) fn apply_cpuset_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+    pub(crate) fn apply_cpuset_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let requested = self.requested_path(tid).and_then(|path| self.list_in(&path));
         match requested.map(|requested| requested.intersection(cpus)) {
             Some(both) if !both.is_empty() => self.force_affinity(tid, &both),
@@ -26,7 +26,7 @@ impl Host {
     }
 
     /// Writes a task's affinity into its `status`.
-    pub(super) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+    pub(crate) fn force_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let path = self.status_path(tid);
         let Some(text) = self.text(&path) else { return Err(Error::no_task(tid)) };
         let mut out = String::new();
@@ -36,7 +36,7 @@ impl Host {
                     out.push_str(&format!("Cpus_allowed_list:\t{cpus}\n"));
                 }
                 Some(("Cpus_allowed", mask)) => {
-                    let mask = super::as_wide(mask.trim(), cpus);
+                    let mask = crate::as_wide(mask.trim(), cpus);
                     out.push_str(&format!("Cpus_allowed:\t{mask}\n"));
                 }
                 _ => out.push_str(&format!("{line}\n")),
@@ -46,7 +46,7 @@ impl Host {
     }
 
     /// `sched_setaffinity(2)` on a recorded machine.
-    pub(crate) fn simulate_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
+    pub(crate) fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> Result<()> {
         let path = format!("/proc/{tid}");
         let bound = self.task(tid, tid)?.bound;
         let online = self.list_in(ONLINE);
@@ -70,7 +70,7 @@ impl Host {
     /// A CPU goes offline or comes online. An offline CPU leaves every v1 cpuset for good, and a
     /// task that may run nowhere else may then run everywhere (kernel/cgroup/cpuset-v1.c
     /// `cpuset1_hotplug_update_tasks()`, kernel/irq/cpuhotplug.c, 6.12).
-    pub(super) fn simulate_online(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+    pub(crate) fn simulate_online(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let number = dir.rsplit_once("/cpu").and_then(|(_, n)| n.parse::<usize>().ok());
         let (Some(cpu), Some(mut online)) = (number, self.list_in(ONLINE)) else {
             return self.set_text(path, &format!("{value}\n"));
@@ -135,7 +135,7 @@ impl Host {
 
     /// Writing the CPUs of a resctrl group removes them from the default group, which gets back the
     /// CPUs that are no longer listed (`cpus_ctrl_write()`, fs/resctrl/rdtgroup.c, 6.16).
-    pub(super) fn simulate_resctrl(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+    pub(crate) fn simulate_resctrl(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let cpus: CpuSet =
             value.parse().map_err(|_| Error::os(Operation::Write, path, libc::EINVAL))?;
         let before = self.list_in(path).unwrap_or_default();
@@ -179,7 +179,7 @@ impl Host {
         for irq in self.names("/proc/irq") {
             let list = format!("/proc/irq/{irq}/smp_affinity_list");
             if self.list_in(&list).is_some_and(|cpus| !cpus.intersects(online)) {
-                self.simulate(&list, &online.to_string())?;
+                self.write(&list, &online.to_string())?;
             }
         }
         self.remove_from_resctrl(RESCTRL, online)?;
@@ -192,7 +192,7 @@ impl Host {
             for file in ["cpuset.cpus", "cpus"].map(|file| format!("{below}/{file}")) {
                 let Some(cpus) = self.list_in(&file) else { continue };
                 if cpus.intersects(online) && !cpus.is_subset(online) {
-                    self.simulate(&file, &cpus.intersection(online).to_string())?;
+                    self.write(&file, &cpus.intersection(online).to_string())?;
                 }
             }
             if self.is_dir(&below) {

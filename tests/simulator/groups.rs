@@ -2,13 +2,15 @@
 //! affinities (kernel/cgroup/cpuset.c of 6.1, `update_tasks_cpumask()`: every task of a cpuset gets
 //! the cpuset's CPUs, whatever it requested).
 
-use super::paths::{ONLINE, UNBOUND};
-use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
-use crate::host::Host;
-use crate::text::first_releases::{EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS};
-use crate::text::kernel_version::KernelVersion;
-use crate::text::partition::PartitionState;
+use crate::SimulatedMachine;
+use crate::paths::{ONLINE, UNBOUND};
+use cpushield_linux::CpuSet;
+use cpushield_linux::error::{Error, Operation, Result};
+use cpushield_linux::text::first_releases::{
+    EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS,
+};
+use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_linux::text::partition::PartitionState;
 
 /// Interface files of every v2 group.
 const V2_FILES: &[(&str, &str)] = &[
@@ -51,7 +53,7 @@ fn controllers_line(words: &[String]) -> String {
     if words.is_empty() { String::new() } else { words.join(" ") + "\n" }
 }
 
-impl Host {
+impl SimulatedMachine<'_> {
     fn groups_in(&self, dir: &str) -> Vec<String> {
         let groups = self.names(dir).into_iter().map(|name| format!("{dir}/{name}"));
         let mut groups: Vec<String> =
@@ -88,13 +90,13 @@ impl Host {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
-    pub(super) fn is_busy_group(&self, group: &str) -> bool {
+    pub(crate) fn is_busy_group(&self, group: &str) -> bool {
         let lists = ["cgroup.procs", "tasks"];
         let mut lists = lists.iter().filter_map(|list| self.text(&format!("{group}/{list}")));
         lists.any(|text| !text.trim().is_empty()) || !self.groups_in(group).is_empty()
     }
 
-    pub(super) fn simulate_new_group(&self, parent: &str, path: &str) -> Result<()> {
+    pub(crate) fn simulate_new_group(&self, parent: &str, path: &str) -> Result<()> {
         if self.is_v2(parent) {
             self.create_files(path, V2_FILES)?;
             let enabled = self.words_of(&format!("{parent}/cgroup.subtree_control"));
@@ -124,7 +126,7 @@ impl Host {
     }
 
     /// Enables a controller for the groups below, or disables it.
-    pub(super) fn simulate_subtree(&self, dir: &str, value: &str) -> Result<()> {
+    pub(crate) fn simulate_subtree(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cgroup.subtree_control");
         let mut words = self.words_of(&path);
         for word in value.split_whitespace() {
@@ -175,7 +177,7 @@ impl Host {
     }
 
     /// Moves a process with all of its threads, or a single thread.
-    pub(super) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
+    pub(crate) fn simulate_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
         self.simulate_thread_move(dir, name, pid)?;
         if name != "cgroup.procs" {
             return Ok(());
@@ -244,7 +246,7 @@ impl Host {
     }
 
     /// The CPUs that the cpuset of a task allows; `None` if no cpuset restricts it.
-    pub(super) fn cpuset_cpus_of(&self, tid: i32) -> Option<CpuSet> {
+    pub(crate) fn cpuset_cpus_of(&self, tid: i32) -> Option<CpuSet> {
         let text = self.text(&format!("/proc/{tid}/cgroup"))?;
         let mut groups = text.lines().filter_map(controllers_and_group);
         let v1 =
@@ -301,7 +303,7 @@ impl Host {
     }
 
     /// Sets the CPUs of a cpuset; on v1 its tasks get them at once.
-    pub(super) fn simulate_group_cpus(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+    pub(crate) fn simulate_group_cpus(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let Ok(cpus) = value.parse::<CpuSet>() else {
             return Err(Error::os(Operation::Write, path, libc::EINVAL));
         };
@@ -326,7 +328,7 @@ impl Host {
     /// Sets the memory nodes of a cpuset. Nodes that the machine does not have are EINVAL
     /// (`update_nodemask()`, kernel/cgroup/cpuset.c, 6.12). On v1, nodes that the parent does not
     /// have are EACCES (`validate_change()`). Pages are not simulated.
-    pub(super) fn simulate_group_mems(&self, dir: &str, path: &str, value: &str) -> Result<()> {
+    pub(crate) fn simulate_group_mems(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let refused = |errno| Err(Error::os(Operation::Write, path, errno));
         let Ok(nodes) = value.parse::<CpuSet>() else { return refused(libc::EINVAL) };
         let top = self.hierarchy_of(dir);
@@ -341,7 +343,7 @@ impl Host {
         }
     }
 
-    pub(super) fn force_members(&self, group: &str, cpus: &CpuSet) -> Result<()> {
+    pub(crate) fn force_members(&self, group: &str, cpus: &CpuSet) -> Result<()> {
         let list = ["tasks", "cgroup.procs"].map(|list| format!("{group}/{list}"));
         let Some(text) = list.iter().find_map(|list| self.text(list)) else { return Ok(()) };
         for tid in text.lines().filter_map(|line| line.parse::<i32>().ok()) {
@@ -353,7 +355,7 @@ impl Host {
     }
 
     /// Makes a v2 group a partition, or a member again.
-    pub(super) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
+    pub(crate) fn simulate_partition(&self, dir: &str, value: &str) -> Result<()> {
         let path = format!("{dir}/cpuset.cpus.partition");
         let known = ["member", "root", "isolated"].contains(&value);
         let since = self.version().is_none_or(|version| version >= ISOLATED_PARTITION);
@@ -399,7 +401,7 @@ impl Host {
 
     /// The mask of unbound workqueues is applied unchanged, including isolated CPUs
     /// (`workqueue_set_unbound_cpumask()`, kernel/workqueue.c, 6.8).
-    pub(super) fn simulate_unbound(&self, value: &str) -> Result<()> {
+    pub(crate) fn simulate_unbound(&self, value: &str) -> Result<()> {
         let cpus = CpuSet::parse_mask(value)
             .map_err(|_| Error::os(Operation::Write, UNBOUND, libc::EINVAL))?;
         self.set_mask(REQUESTED, &cpus)?;
@@ -407,7 +409,7 @@ impl Host {
     }
 
     /// Updates a v2 tree after a change of its partitions: effective CPUs, affinities, workqueues.
-    pub(super) fn refresh(&self, dir: &str) -> Result<()> {
+    pub(crate) fn refresh(&self, dir: &str) -> Result<()> {
         let effective = format!("{dir}/cpuset.cpus.effective");
         let Some(online) = self.list_in(ONLINE) else { return Ok(()) };
         let (Some(now), true) = (self.list_in(&effective), self.is_v2(dir)) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! What systemd does at the request of `systemctl`, as far as files show it.
 
-use crate::error::{Error, Operation, Result};
-use crate::host::Host;
+use crate::SimulatedMachine;
+use cpushield_linux::error::{Error, Operation, Result};
 use std::fs;
 
 /// Where `systemctl set-property --runtime` stores settings (systemd 240 and later).
@@ -10,9 +10,9 @@ const CONTROL: &str = "/run/systemd/system.control";
 /// Where cgroup v2 is if systemd mounts it alone.
 const TREE: &str = "/sys/fs/cgroup";
 
-impl Host {
+impl SimulatedMachine<'_> {
     /// Simulates a `systemctl` command.
-    pub(crate) fn simulate_systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
+    pub(crate) fn systemctl(&self, name: &str, words: &[&str]) -> Result<()> {
         let failed = Error::on(Operation::Call, name);
         match words {
             ["set-property", "--runtime", unit, settings @ ..] => {
@@ -32,7 +32,7 @@ impl Host {
             ["stop", unit] => {
                 let group = format!("{TREE}/{unit}");
                 if self.is_dir(&group) {
-                    self.simulate_remove_dir(&group)?;
+                    self.empty_dir(&group)?;
                     self.files.remove_dir(&group).map_err(failed)?;
                 }
                 Ok(())
@@ -66,17 +66,17 @@ impl Host {
     }
 
     fn simulate_slice(&self, name: &str, unit: &str) -> Result<()> {
-        self.simulate(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
+        self.write(&format!("{TREE}/cgroup.subtree_control"), "+cpuset")?;
         let group = format!("{TREE}/{unit}");
         if !self.is_dir(&group) {
             self.files.make_dir(&group).map_err(Error::on(Operation::Call, name))?;
-            self.simulate_make_dir(&group)?;
+            self.fill_dir(&group)?;
         }
         for (key, file) in [("AllowedCPUs", "cpus"), ("AllowedMemoryNodes", "mems")] {
             let conf = format!("{CONTROL}/{unit}.d/50-{key}.conf");
             let text = self.text(&conf).unwrap_or_default();
             let value = text.split_once('=').map(|(_, value)| value.trim()).unwrap_or_default();
-            self.simulate(&format!("{group}/cpuset.{file}"), value)?;
+            self.write(&format!("{group}/cpuset.{file}"), value)?;
         }
         Ok(())
     }

@@ -5,23 +5,21 @@
 //! ways, the simulated one is the one that is harder to undo.
 
 mod cpus;
-mod faults;
 mod groups;
+mod kernel;
 mod paths;
-mod programs;
-mod simulation;
 mod systemd;
 mod tasks;
 mod topology;
 
-pub use simulation::{InjectedFault, Simulation};
+pub use kernel::{InjectedFault, Simulated};
 
-use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
-use crate::host::Host;
-use crate::recording::root_dir::Listed;
+use cpushield_linux::CpuSet;
+use cpushield_linux::error::{Error, Operation, Result};
+use cpushield_linux::{Host, Listed};
 use paths::{ONLINE, RESCTRL, UNBOUND};
 use std::io;
+use std::ops::Deref;
 
 /// Files of a new tracing instance that are written before use.
 const INSTANCE_FILES: &[(&str, &str)] = &[
@@ -31,7 +29,19 @@ const INSTANCE_FILES: &[(&str, &str)] = &[
     ("events/sched/sched_switch/enable", "0\n"),
 ];
 
-impl Host {
+/// A machine whose files the simulated kernel changes.
+#[derive(Debug, Clone, Copy)]
+struct SimulatedMachine<'a>(&'a Host);
+
+impl Deref for SimulatedMachine<'_> {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        self.0
+    }
+}
+
+impl SimulatedMachine<'_> {
     /// The text of a file of a recorded machine; `None` if it cannot be read.
     fn text(&self, path: &str) -> Option<String> {
         String::from_utf8(self.files.read(path).ok()?).ok()
@@ -83,7 +93,7 @@ impl Host {
     }
 
     /// Simulates a write to a file of a recorded machine.
-    pub(crate) fn simulate(&self, path: &str, value: &str) -> Result<()> {
+    pub(crate) fn write(&self, path: &str, value: &str) -> Result<()> {
         if !self.is_file(path) {
             return Err(Error::os(Operation::Write, path, libc::ENOENT));
         }
@@ -138,7 +148,7 @@ impl Host {
     }
 
     /// Creates the contents of a directory that was just created on a recorded machine.
-    pub(crate) fn simulate_make_dir(&self, path: &str) -> Result<()> {
+    pub(crate) fn fill_dir(&self, path: &str) -> Result<()> {
         let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         if parent.ends_with("/instances") {
             self.make_dirs(&format!("{path}/events/sched/sched_switch"))?;
@@ -156,7 +166,7 @@ impl Host {
 
     /// Removes the interface files of a directory before it is removed. A group with tasks or
     /// subgroups is busy.
-    pub(crate) fn simulate_remove_dir(&self, path: &str) -> Result<()> {
+    pub(crate) fn empty_dir(&self, path: &str) -> Result<()> {
         let failed = Error::on(Operation::Remove, path);
         let is_group = self.is_file(&format!("{path}/cgroup.procs"));
         if is_group && self.is_busy_group(path) {

@@ -3,9 +3,10 @@
 //! (topology_remove_dev() in drivers/base/topology.c, cacheinfo_cpu_pre_down() in
 //! drivers/base/cacheinfo.c, 6.12).
 
-use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
-use crate::host::Host;
+use crate::SimulatedMachine;
+use cpushield_linux::CpuSet;
+use cpushield_linux::error::{Error, Operation, Result};
+use std::io;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
@@ -19,8 +20,8 @@ const LEFT: &str = "left";
 /// Directories of a CPU that are removed with it.
 const OWN: [&str; 2] = ["topology", "cache"];
 
-impl Host {
-    pub(super) fn remove_from_topology(&self, cpu: usize) -> Result<()> {
+impl SimulatedMachine<'_> {
+    pub(crate) fn remove_from_topology(&self, cpu: usize) -> Result<()> {
         let mut left = String::new();
         for path in self.topology_files(cpu) {
             let Some(mut cpus) = self.set_in(&path).filter(|cpus| cpus.contains(cpu)) else {
@@ -39,7 +40,7 @@ impl Host {
         Ok(())
     }
 
-    pub(super) fn return_to_topology(&self, cpu: usize) -> Result<()> {
+    pub(crate) fn return_to_topology(&self, cpu: usize) -> Result<()> {
         let stash = format!("{OFFLINE}/{cpu}");
         let Some(left) = self.text(&format!("{stash}/{LEFT}")) else { return Ok(()) };
         for path in left.lines() {
@@ -102,11 +103,25 @@ impl Host {
         }
     }
 
+    fn move_below(&self, from: &str, to: &str) -> io::Result<()> {
+        self.files.make_dir(to)?;
+        for name in self.names(from) {
+            let (from, to) = (format!("{from}/{name}"), format!("{to}/{name}"));
+            if self.is_dir(&from) {
+                self.move_below(&from, &to)?;
+            } else {
+                self.files.write(&to, &self.files.read(&from)?)?;
+                self.files.remove_file(&from)?;
+            }
+        }
+        self.files.remove_dir(from)
+    }
+
     fn rename_dir(&self, from: &str, to: &str) -> Result<()> {
         if !self.is_dir(from) {
             return Ok(());
         }
-        self.files.rename(from, to).map_err(Error::on(Operation::Write, to))
+        self.move_below(from, to).map_err(Error::on(Operation::Write, to))
     }
 }
 

@@ -1,16 +1,17 @@
-//! Scheduling policies, and the answers of irqbalance.
+//! Scheduling policies, limits, and the answers of irqbalance.
 
-use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
-use crate::host::Host;
-use crate::sys::sched_policy::SchedPolicy;
+use crate::SimulatedMachine;
+use cpushield_linux::CpuSet;
+use cpushield_linux::error::{Error, Operation, Result};
+use cpushield_linux::sys::memory::LOCKED_MEMORY;
+use cpushield_linux::sys::sched_policy::SchedPolicy;
 
 /// A file that only recordings have: irqbalance has not applied the last request, which is in it.
 const REQUESTED_BAN: &str = "/asked_ban";
 
-impl Host {
+impl SimulatedMachine<'_> {
     /// Sets the policy in the `stat` of a task.
-    pub(crate) fn simulate_scheduling(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
+    pub(crate) fn set_policy(&self, tid: i32, policy: SchedPolicy) -> Result<()> {
         for path in [format!("/proc/{tid}/task/{tid}/stat"), format!("/proc/{tid}/stat")] {
             let Ok(text) = self.read(&path) else { continue };
             let Some((head, tail)) = text.rsplit_once(')') else { continue };
@@ -29,9 +30,22 @@ impl Host {
         Ok(())
     }
 
+    /// Sets the limits in the file of a process.
+    pub(crate) fn set_lock_limit(&self, path: &str, limit: [Option<u64>; 2]) -> Result<()> {
+        let text = self.read(path)?;
+        let [soft, hard] =
+            limit.map(|limit| limit.map_or("unlimited".to_owned(), |it| it.to_string()));
+        let lines = text.lines().map(|line| match line.starts_with(LOCKED_MEMORY) {
+            true => format!("{LOCKED_MEMORY} {soft} {hard} bytes\n"),
+            false => format!("{line}\n"),
+        });
+        let text = lines.collect::<String>();
+        self.files.write(path, text.as_bytes()).map_err(Error::on(Operation::Call, path))
+    }
+
     /// Makes irqbalance report the CPUs that it leaves alone: at once, or at its next scan on a
     /// machine with the file `asked_ban`.
-    pub(crate) fn simulate_ban(&self, socket: &str, cpus: Option<&CpuSet>) -> Result<()> {
+    pub(crate) fn ban(&self, socket: &str, cpus: Option<&CpuSet>) -> Result<()> {
         let mask = cpus.cloned().unwrap_or_else(|| self.irqbalance_default()).to_mask();
         let answer = format!("SLEEP 10 BANNED {mask}\n");
         let file = if self.is_file(REQUESTED_BAN) { REQUESTED_BAN } else { socket };
@@ -39,10 +53,7 @@ impl Host {
     }
 
     /// Makes irqbalance scan, and apply the last request.
-    ///
-    /// # Errors
-    /// There is no irqbalance.
-    pub fn simulate_scan(&self) -> Result<()> {
+    pub(crate) fn scan(&self) -> Result<()> {
         let Some(answer) = self.text(REQUESTED_BAN).filter(|answer| !answer.is_empty()) else {
             return Ok(());
         };
