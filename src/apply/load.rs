@@ -42,9 +42,9 @@ pub(super) fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLo
         return Ok(FoundJournal::Nothing);
     };
     let boot = boot_id(host).map_err(JournalLoadError::Access)?;
-    match JournalOrigin::parse(&bytes) {
-        Some(origin) if origin.boot_id != boot => Ok(FoundJournal::OtherBoot(Box::new(origin))),
-        _ => match ApplyJournal::parse(&bytes) {
+    match JournalOrigin::of_other_boot(&bytes, boot.as_deref()) {
+        Some(origin) => Ok(FoundJournal::OtherBoot(Box::new(origin))),
+        None => match ApplyJournal::parse(&bytes) {
             Ok(journal) => Ok(FoundJournal::Here(Box::new(journal))),
             Err(error) => Err(JournalLoadError::Journal { path: store.path(JOURNAL), error }),
         },

@@ -61,6 +61,7 @@ pub(super) fn announce_change(host: &Host, store: &Store) {
 
 /// Writes the summary of the journal. Returns a note if that failed. The caller has the lock.
 pub(super) fn publish(host: &Host, store: &Store) -> Option<ShieldNote> {
+    store.public()?;
     let (unfinished, shields) = match load(host, store) {
         Ok(FoundJournal::Here(journal)) => (!journal.is_whole(), summarize(&journal)),
         Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => (false, Vec::new()),

@@ -56,6 +56,7 @@ pub fn apply_or_fall_back(
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::copy_recording;
     use super::*;
     use crate::change::{Change, Outcome};
     use crate::documents::plan::{CpusetWarning, PlanWarning};
@@ -67,21 +68,6 @@ mod tests {
     use std::collections::BTreeMap;
     use std::fs;
     use std::path::{Path, PathBuf};
-
-    fn copy(from: &Path, to: &Path) {
-        fs::create_dir_all(to).unwrap();
-        for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-            let (kind, to) = (entry.file_type().unwrap(), to.join(entry.file_name()));
-            if kind.is_dir() {
-                copy(&entry.path(), &to);
-            } else if kind.is_symlink() {
-                std::os::unix::fs::symlink(fs::read_link(entry.path()).unwrap(), to).unwrap();
-            } else {
-                // Not fs::copy: read-only files of the recording must be writable in the copy.
-                fs::write(to, fs::read(entry.path()).unwrap()).unwrap();
-            }
-        }
-    }
 
     fn read_files(dir: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
         for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
@@ -102,7 +88,7 @@ mod tests {
         let dir = std::env::temp_dir();
         let dir = dir.join(format!("cpushield-isolcpus-{}-{release}", std::process::id()));
         let root = dir.join("root");
-        copy(Path::new("machines/6.12-rt-numa/root"), &root);
+        copy_recording(Path::new("machines/6.12-rt-numa/root"), &root);
         fs::write(root.join("proc/sys/kernel/osrelease"), format!("{release}\n")).unwrap();
         let host = Host::recorded(&root).unwrap().simulated();
         let store = Store::new(&dir.join("state"));

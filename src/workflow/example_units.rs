@@ -10,7 +10,6 @@ const HEADER: &str = "# An example. `cpushield enable` writes such a file for yo
 
 /// The names and texts of `cpushield.service`, `cpushield.openrc` and `cpushield.sysv`, which start
 /// `program`, and of their counterparts for irqbalance.
-#[must_use]
 pub fn example_units(program: &str) -> Vec<(String, String)> {
     let call = StartCommand {
         program: program.to_owned(),

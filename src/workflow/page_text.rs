@@ -14,7 +14,6 @@ pub enum PagePart {
 }
 
 /// The parts of a page. Each link is replaced by its words.
-#[must_use]
 pub fn page_parts(text: &str) -> Vec<PagePart> {
     let mut parts = Vec::new();
     for (n, part) in text.split("```").enumerate() {

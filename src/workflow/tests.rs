@@ -29,6 +29,7 @@ pub(super) fn copy_recording(from: &Path, to: &Path) {
             let target = std::fs::read_link(entry.path()).unwrap();
             std::os::unix::fs::symlink(target, to).unwrap();
         } else {
+            // Not fs::copy: read-only files of the recording must be writable in the copy.
             std::fs::write(to, std::fs::read(entry.path()).unwrap()).unwrap();
         }
     }

@@ -25,8 +25,6 @@ mod documents;
 mod empty_latency;
 #[path = "../support/not_run.rs"]
 mod not_run;
-#[path = "../support/overlay.rs"]
-mod overlay;
 #[path = "../support/program.rs"]
 mod program;
 #[path = "../support/recordings.rs"]

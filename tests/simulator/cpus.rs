@@ -1,8 +1,9 @@
 //! Taking CPUs of a recorded machine offline and online, and the affinities of its tasks.
 
 use crate::SimulatedMachine;
-use crate::paths::{ONLINE, RESCTRL};
+use crate::{ONLINE, RESCTRL};
 use cpushield_linux::CpuSet;
+use cpushield_linux::errno;
 use cpushield_linux::error::{Error, Operation, Result};
 
 /// A directory that only recordings have: on a machine that has it, the kernel remembers which CPUs
@@ -51,7 +52,7 @@ impl SimulatedMachine<'_> {
         let bound = self.task(tid, tid)?.bound;
         let online = self.list_in(ONLINE);
         if bound || online.is_some_and(|online| !online.intersects(cpus)) {
-            return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
+            return Err(Error::os(Operation::SetAffinity, &path, errno::EINVAL));
         }
         // The kernel remembers the whole request, and applies the part that the cpuset allows
         // (`__sched_setaffinity()`, kernel/sched/core.c, 6.2).
@@ -59,7 +60,7 @@ impl SimulatedMachine<'_> {
             .cpuset_cpus_of(tid)
             .map_or_else(|| cpus.clone(), |allowed| cpus.intersection(&allowed));
         if effective.is_empty() {
-            return Err(Error::os(Operation::SetAffinity, &path, libc::EINVAL));
+            return Err(Error::os(Operation::SetAffinity, &path, errno::EINVAL));
         }
         if let Some(path) = self.requested_path(tid) {
             self.set_text(&path, &format!("{cpus}\n"))?;
@@ -81,10 +82,10 @@ impl SimulatedMachine<'_> {
         match value {
             "0" => online.remove(cpu),
             "1" => online.insert(cpu),
-            _ => return Err(Error::os(Operation::Write, path, libc::EINVAL)),
+            _ => return Err(Error::os(Operation::Write, path, errno::EINVAL)),
         }
         if online.is_empty() {
-            return Err(Error::os(Operation::Write, path, libc::EBUSY));
+            return Err(Error::os(Operation::Write, path, errno::EBUSY));
         }
         self.set_text(path, &format!("{value}\n"))?;
         self.set_text(ONLINE, &format!("{online}\n"))?;
@@ -137,7 +138,7 @@ impl SimulatedMachine<'_> {
     /// CPUs that are no longer listed (`cpus_ctrl_write()`, fs/resctrl/rdtgroup.c, 6.16).
     pub(crate) fn simulate_resctrl(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let cpus: CpuSet =
-            value.parse().map_err(|_| Error::os(Operation::Write, path, libc::EINVAL))?;
+            value.parse().map_err(|_| Error::os(Operation::Write, path, errno::EINVAL))?;
         let before = self.list_in(path).unwrap_or_default();
         self.set_text(path, &format!("{cpus}\n"))?;
         let list = format!("{RESCTRL}/cpus_list");

@@ -3,8 +3,9 @@
 //! the cpuset's CPUs, whatever it requested).
 
 use crate::SimulatedMachine;
-use crate::paths::{ONLINE, UNBOUND};
+use crate::{ONLINE, UNBOUND};
 use cpushield_linux::CpuSet;
+use cpushield_linux::errno;
 use cpushield_linux::error::{Error, Operation, Result};
 use cpushield_linux::text::first_releases::{
     EXCLUSIVE_CPUS, ISOLATED_PARTITION, PARTITION_REFUSES_ISOLCPUS,
@@ -133,7 +134,7 @@ impl SimulatedMachine<'_> {
             let (sign, controller) = word.split_at(1);
             let known = self.words_of(&format!("{dir}/cgroup.controllers"));
             if !known.iter().any(|known| known == controller) {
-                return Err(Error::os(Operation::Write, &path, libc::ENOENT));
+                return Err(Error::os(Operation::Write, &path, errno::ENOENT));
             }
             words.retain(|known| known != controller);
             if sign == "+" {
@@ -153,7 +154,7 @@ impl SimulatedMachine<'_> {
     fn set_controller(&self, path: &str, group: &str, controller: &str, on: bool) -> Result<()> {
         let below = self.words_of(&format!("{group}/cgroup.subtree_control"));
         if !on && below.iter().any(|word| word == controller) {
-            return Err(Error::os(Operation::Write, path, libc::EBUSY));
+            return Err(Error::os(Operation::Write, path, errno::EBUSY));
         }
         let list = format!("{group}/cgroup.controllers");
         let mut controllers = self.words_of(&list);
@@ -201,11 +202,11 @@ impl SimulatedMachine<'_> {
     fn simulate_thread_move(&self, dir: &str, name: &str, pid: &str) -> Result<()> {
         let path = format!("{dir}/{name}");
         let refused = |errno| Err(Error::os(Operation::Write, &path, errno));
-        let Ok(tid) = pid.parse::<i32>() else { return refused(libc::EINVAL) };
+        let Ok(tid) = pid.parse::<i32>() else { return refused(errno::EINVAL) };
         match self.task(tid, tid) {
-            Ok(task) if task.bound => return refused(libc::EINVAL),
+            Ok(task) if task.bound => return refused(errno::EINVAL),
             Ok(_) => {}
-            Err(_) => return refused(libc::ESRCH),
+            Err(_) => return refused(errno::ESRCH),
         }
         let top = self.hierarchy_of(dir);
         let prefix = self.prefix(dir);
@@ -214,7 +215,7 @@ impl SimulatedMachine<'_> {
             for file in ["cpus", "mems"] {
                 let text = self.text(&format!("{dir}/{prefix}{file}"));
                 if text.is_some_and(|text| text.trim().is_empty()) {
-                    return refused(libc::ENOSPC);
+                    return refused(errno::ENOSPC);
                 }
             }
         }
@@ -305,7 +306,7 @@ impl SimulatedMachine<'_> {
     /// Sets the CPUs of a cpuset; on v1 its tasks get them at once.
     pub(crate) fn simulate_group_cpus(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let Ok(cpus) = value.parse::<CpuSet>() else {
-            return Err(Error::os(Operation::Write, path, libc::EINVAL));
+            return Err(Error::os(Operation::Write, path, errno::EINVAL));
         };
         let now = self.list_in(path);
         self.set_text(path, &format!("{value}\n"))?;
@@ -330,12 +331,12 @@ impl SimulatedMachine<'_> {
     /// have are EACCES (`validate_change()`). Pages are not simulated.
     pub(crate) fn simulate_group_mems(&self, dir: &str, path: &str, value: &str) -> Result<()> {
         let refused = |errno| Err(Error::os(Operation::Write, path, errno));
-        let Ok(nodes) = value.parse::<CpuSet>() else { return refused(libc::EINVAL) };
+        let Ok(nodes) = value.parse::<CpuSet>() else { return refused(errno::EINVAL) };
         let top = self.hierarchy_of(dir);
         let parent = dir.rsplit_once('/').map_or("", |(parent, _)| parent);
         let (usable, errno) = match self.is_v2(&top) {
-            true => (format!("{top}/cpuset.mems.effective"), libc::EINVAL),
-            false => (format!("{parent}/{}mems", self.prefix(parent)), libc::EACCES),
+            true => (format!("{top}/cpuset.mems.effective"), errno::EINVAL),
+            false => (format!("{parent}/{}mems", self.prefix(parent)), errno::EACCES),
         };
         match self.list_in(&usable).filter(|usable| !usable.is_empty()) {
             Some(usable) if !nodes.is_subset(&usable) => refused(errno),
@@ -360,7 +361,7 @@ impl SimulatedMachine<'_> {
         let known = ["member", "root", "isolated"].contains(&value);
         let since = self.version().is_none_or(|version| version >= ISOLATED_PARTITION);
         if !known || (value == "isolated" && !since) {
-            return Err(Error::os(Operation::Write, &path, libc::EINVAL));
+            return Err(Error::os(Operation::Write, &path, errno::EINVAL));
         }
         let cpus = self.list_in(&format!("{dir}/cpuset.cpus")).unwrap_or_default();
         let reason = match value {
@@ -403,7 +404,7 @@ impl SimulatedMachine<'_> {
     /// (`workqueue_set_unbound_cpumask()`, kernel/workqueue.c, 6.8).
     pub(crate) fn simulate_unbound(&self, value: &str) -> Result<()> {
         let cpus = CpuSet::parse_mask(value)
-            .map_err(|_| Error::os(Operation::Write, UNBOUND, libc::EINVAL))?;
+            .map_err(|_| Error::os(Operation::Write, UNBOUND, errno::EINVAL))?;
         self.set_mask(REQUESTED, &cpus)?;
         self.set_mask(UNBOUND, &cpus)
     }

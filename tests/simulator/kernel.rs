@@ -93,7 +93,7 @@ impl Simulated for Host {
 
 /// The kernel of a machine, which gets one if it has none.
 fn kernel(host: &mut Host) -> &mut Kernel {
-    let kernel = host.simulated_kernel().get_or_insert_with(|| Box::<Kernel>::default());
+    let kernel = host.kernel.get_or_insert_with(|| Box::<Kernel>::default());
     let kernel: &mut dyn Any = kernel.as_mut();
     kernel.downcast_mut().expect("the machine has another kernel")
 }

@@ -1,4 +1,5 @@
-//! How a recorded machine responds to writes: like the kernel, as far as apply and undo can see.
+//! Machines that tests change: a recording with changes in memory over it ([`Overlay`]), and a
+//! kernel ([`Simulated`]) that answers writes like the real one, as far as apply and undo can see.
 //! Files contain what was written. Cgroups are created and removed with their interface files and
 //! tasks (`groups`). Affinities follow the cpusets as before 6.2, or as since then if the recording
 //! has a directory `asked_cpus`. CPUs go offline and online (`cpus`). Where kernels differ in other
@@ -7,19 +8,29 @@
 mod cpus;
 mod groups;
 mod kernel;
-mod paths;
+mod overlay;
 mod systemd;
 mod tasks;
 mod topology;
 
 pub use kernel::{InjectedFault, Simulated};
+pub use overlay::{Node, Overlay};
 
 use cpushield_linux::CpuSet;
+use cpushield_linux::errno;
 use cpushield_linux::error::{Error, Operation, Result};
 use cpushield_linux::{Host, Listed};
-use paths::{ONLINE, RESCTRL, UNBOUND};
 use std::io;
 use std::ops::Deref;
+
+/// The CPUs that are online, in list form.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// The root of resctrl, whose groups have a share of the caches.
+const RESCTRL: &str = "/sys/fs/resctrl";
+
+/// The mask of unbound workqueues: of the requested CPUs, those left by partitions (6.8).
+const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 
 /// Files of a new tracing instance that are written before use.
 const INSTANCE_FILES: &[(&str, &str)] = &[
@@ -95,7 +106,7 @@ impl SimulatedMachine<'_> {
     /// Simulates a write to a file of a recorded machine.
     pub(crate) fn write(&self, path: &str, value: &str) -> Result<()> {
         if !self.is_file(path) {
-            return Err(Error::os(Operation::Write, path, libc::ENOENT));
+            return Err(Error::os(Operation::Write, path, errno::ENOENT));
         }
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         let value = value.trim();
@@ -125,7 +136,7 @@ impl SimulatedMachine<'_> {
             "smp_affinity" => CpuSet::parse_mask(value),
             _ => value.parse(),
         };
-        let invalid = || Error::os(Operation::Write, &format!("{dir}/{name}"), libc::EINVAL);
+        let invalid = || Error::os(Operation::Write, &format!("{dir}/{name}"), errno::EINVAL);
         let cpus = parsed.map_err(|_| invalid())?;
         let online = self.list_in(ONLINE);
         if online.is_some_and(|online| !online.intersects(&cpus)) {
@@ -170,7 +181,7 @@ impl SimulatedMachine<'_> {
         let failed = Error::on(Operation::Remove, path);
         let is_group = self.is_file(&format!("{path}/cgroup.procs"));
         if is_group && self.is_busy_group(path) {
-            return Err(Error::os(Operation::Remove, path, libc::EBUSY));
+            return Err(Error::os(Operation::Remove, path, errno::EBUSY));
         }
         let is_instance = path.rsplit_once('/').is_some_and(|(p, _)| p.ends_with("/instances"));
         if !is_group && !is_instance {

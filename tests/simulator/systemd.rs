@@ -1,6 +1,7 @@
 //! What systemd does at the request of `systemctl`, as far as files show it.
 
 use crate::SimulatedMachine;
+use cpushield_linux::errno;
 use cpushield_linux::error::{Error, Operation, Result};
 use std::fs;
 
@@ -41,7 +42,7 @@ impl SimulatedMachine<'_> {
                 self.simulate_link(words[0] == "enable", unit).map_err(failed)
             }
             ["daemon-reload"] => Ok(()),
-            _ => Err(Error::os(Operation::Call, name, libc::EINVAL)),
+            _ => Err(Error::os(Operation::Call, name, errno::EINVAL)),
         }
     }
 

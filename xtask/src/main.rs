@@ -7,7 +7,7 @@ mod kernel_names;
 mod vm;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Project tasks
@@ -21,11 +21,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// Write the generated pages of docs/ and the schemas
-    Docs {
-        /// The directory to write to
-        #[arg(default_value = "docs")]
-        dir: PathBuf,
-    },
+    Docs,
     /// Write the list of kernel parameters that `--parameter` knows
     KernelNames {
         /// The kernel's document kernel-parameters.txt
@@ -40,7 +36,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
-        Task::Docs { dir } => written(docs::write(&dir)),
+        Task::Docs => written(docs::write(Path::new("docs"))),
         Task::KernelNames { document, origin } => written(kernel_names::write(&document, &origin)),
         Task::Vm(task) => vm::run(&task),
     };

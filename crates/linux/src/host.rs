@@ -15,7 +15,7 @@ pub use writer::FileWriter;
 use crate::cpuset::CpuSet;
 use crate::error::{Error, Operation, Result, errno_name};
 use crate::files::event_log::EventLog;
-use crate::files::fast_read::{CHUNK, CHUNK_BYTES, open};
+use crate::files::fast_read::open;
 use crate::files::local_files::{LocalFiles, MachineFiles};
 use crate::recording::record::{MachineRecorder, PresentKind};
 use crate::recording::root_dir::{ERRORS_FILE, Listed, RecordedOutcome, parse_errors};
@@ -47,8 +47,8 @@ pub struct Host {
     pub(crate) log: Option<EventLog>,
     writes: AtomicUsize,
     operations: AtomicUsize,
-    /// What answers changes instead of the running kernel, in tests.
-    pub(crate) kernel: Option<Box<dyn SimulatedKernel>>,
+    /// What answers changes instead of the running kernel, in tests. A recording has none.
+    pub kernel: Option<Box<dyn SimulatedKernel>>,
 }
 
 impl Host {
@@ -270,26 +270,6 @@ impl Host {
         self.read(path).map(|text| text.trim_end_matches(['\n', ' ', '\0']).to_owned())
     }
 
-    /// Reads a file of `/proc/<pid>`, which the kernel gives whole at the first read. There are
-    /// thousands of them, so a second read that returns nothing matters.
-    pub(crate) fn read_task_file(&self, path: &str) -> Result<Vec<u8>> {
-        if !self.live || self.recorder.is_some() {
-            return self.read_bytes(path);
-        }
-        let answer = CHUNK.with_borrow_mut(|chunk| {
-            chunk.resize(CHUNK_BYTES, 0);
-            self.count_operation();
-            let mut file = open(&self.local_path(path), OFlags::RDONLY)?;
-            file.read(chunk).map(|n| chunk[..n].to_vec())
-        });
-        self.log_result(
-            Operation::Read,
-            path,
-            None,
-            answer.map_err(|e| Error::io(Operation::Read, path, e)),
-        )
-    }
-
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {
         self.count_operation();
         self.files.read(path).map_err(Error::on(Operation::Read, path))
@@ -325,7 +305,7 @@ impl Host {
         self.recorded_error(Operation::Read, path)?;
         self.count_operation();
         let names = self.files.list(path, listed);
-        let mut names = names.map_err(|e| Error::io(Operation::Read, path, e))?;
+        let mut names = names.map_err(Error::on(Operation::Read, path))?;
         names.sort();
         Ok(names)
     }
@@ -336,9 +316,9 @@ impl Host {
     /// The kernel's error.
     pub fn read_link(&self, path: &str) -> Result<String> {
         self.count_operation();
-        let target = self.recorded_error(Operation::Read, path).and_then(|()| {
-            self.files.read_link(path).map_err(|e| Error::io(Operation::Read, path, e))
-        });
+        let target = self
+            .recorded_error(Operation::Read, path)
+            .and_then(|()| self.files.read_link(path).map_err(Error::on(Operation::Read, path)));
         let target = self.log_result(Operation::Read, path, None, target)?;
         if let Some(recorder) = &self.recorder {
             recorder.save_link(path);
@@ -368,11 +348,22 @@ impl Host {
         found.is_some()
     }
 
+    /// Whether this machine can be changed. A recording cannot.
+    #[must_use]
+    pub fn can_change(&self) -> bool {
+        self.live || self.kernel.is_some()
+    }
+
     /// Counts a write and permits it. Every write of any kind calls this first.
     pub(crate) fn before_write(&self, verb: Operation, path: &str) -> Result<()> {
         self.count_operation();
         let n = self.writes.fetch_add(1, Ordering::Relaxed);
-        match self.permit_write(n, verb, path) {
+        let permitted = match &self.kernel {
+            Some(kernel) => kernel.permit(self, n, verb, path),
+            None if self.live => Ok(()),
+            None => Err(Error::os(verb, path, libc::EROFS)),
+        };
+        match permitted {
             Ok(()) => Ok(()),
             refused => self.log_result(verb, path, None, refused),
         }

@@ -6,9 +6,11 @@ use super::{
 };
 use crate::documents::applied::DroppedLine;
 use crate::documents::plan::Plan;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::fmt;
 
-/// The first line of a journal, readable for every version and whatever follows.
+/// The first line of a journal of another boot, readable for every version and whatever follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOrigin {
     /// The boot it was applied in; `None` on a recorded machine without one.
@@ -17,19 +19,32 @@ pub struct JournalOrigin {
     pub plan: Option<Plan>,
 }
 
+#[derive(Deserialize)]
+struct FirstLine<'a> {
+    #[serde(borrow)]
+    header: FirstHeader<'a>,
+}
+
+#[derive(Deserialize)]
+struct FirstHeader<'a> {
+    journal: String,
+    #[serde(deserialize_with = "Option::deserialize")]
+    boot_id: Option<String>,
+    #[serde(borrow)]
+    plan: Option<&'a RawValue>,
+}
+
 impl JournalOrigin {
-    /// Parses the first line; `None` when it is not that of a cpushield journal.
+    /// Parses the first line; `None` when it is of this boot, or not that of a cpushield journal.
     #[must_use]
-    pub fn parse(bytes: &[u8]) -> Option<JournalOrigin> {
+    pub fn of_other_boot(bytes: &[u8], boot: Option<&str>) -> Option<JournalOrigin> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
-        let line: serde_json::Value = serde_json::from_slice(bytes.get(..end)?).ok()?;
-        let header = line.get("header")?;
-        if header.get("journal")? != "cpushield" {
+        let FirstLine { header } = serde_json::from_slice(bytes.get(..end)?).ok()?;
+        if header.journal != "cpushield" || header.boot_id.as_deref() == boot {
             return None;
         }
-        let boot_id = serde_json::from_value(header.get("boot_id")?.clone()).ok()?;
-        let plan = header.get("plan").and_then(|p| serde_json::from_value(p.clone()).ok());
-        Some(JournalOrigin { boot_id, plan })
+        let plan = header.plan.and_then(|plan| serde_json::from_str(plan.get()).ok());
+        Some(JournalOrigin { boot_id: header.boot_id, plan })
     }
 }
 

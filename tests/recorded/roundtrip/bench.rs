@@ -1,10 +1,9 @@
 //! A machine as files on which apply and undo run, and the comparison of two of them.
 
-use crate::overlay::{Node, Overlay};
 use cpushield::apply::{self, ApplyError};
 use cpushield::plan::Plan;
 use cpushield_linux::{Host, Store};
-use cpushield_simulator::Simulated;
+use cpushield_simulator::{Node, Overlay, Simulated};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

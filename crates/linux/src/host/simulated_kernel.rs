@@ -3,7 +3,7 @@
 
 use super::Host;
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Operation, Result};
 use crate::processes::command_output::CommandOutput;
 use crate::sys::sched_policy::SchedPolicy;
 use std::any::Any;
@@ -35,25 +35,4 @@ pub trait SimulatedKernel: Any + Debug + Send + Sync {
     fn ban(&self, host: &Host, socket: &str, cpus: Option<&CpuSet>) -> Result<()>;
     /// Makes irqbalance scan.
     fn scan(&self, host: &Host) -> Result<()>;
-}
-
-impl Host {
-    /// The kernel that answers changes; `None` on the live machine and on a recording.
-    pub fn simulated_kernel(&mut self) -> &mut Option<Box<dyn SimulatedKernel>> {
-        &mut self.kernel
-    }
-
-    /// Whether this machine can be changed. A recording cannot.
-    #[must_use]
-    pub fn can_change(&self) -> bool {
-        self.is_live() || self.kernel.is_some()
-    }
-
-    pub(crate) fn permit_write(&self, n: usize, verb: Operation, path: &str) -> Result<()> {
-        match &self.kernel {
-            Some(kernel) => kernel.permit(self, n, verb, path),
-            None if self.is_live() => Ok(()),
-            None => Err(Error::os(verb, path, libc::EROFS)),
-        }
-    }
 }

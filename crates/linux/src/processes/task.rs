@@ -80,7 +80,7 @@ impl Host {
     /// Reads one thread's `stat`; also returns the number of threads of its process.
     fn task_and_siblings(&self, pid: i32, tid: i32) -> Result<(Task, i64)> {
         let path = format!("/proc/{pid}/task/{tid}/stat");
-        let text = match self.read_task_file(&path) {
+        let text = match self.read_bytes(&path) {
             Err(error) if error.is_absent() && pid == tid && !self.is_live() => {
                 self.read_bytes(&format!("/proc/{pid}/stat"))?
             }
@@ -205,7 +205,7 @@ impl Host {
     }
 
     fn affinity_at(&self, path: &str) -> Result<CpuSet> {
-        let text = self.read_task_file(path)?;
+        let text = self.read_bytes(path)?;
         let text = String::from_utf8_lossy(&text);
         for (i, line) in text.lines().enumerate() {
             if let Some(list) = line.strip_prefix("Cpus_allowed_list:") {

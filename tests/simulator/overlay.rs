@@ -1,10 +1,10 @@
 //! [`Overlay`]: a recorded machine, and over it what has changed since, in memory. Many tests share
 //! one recording, and none copies or changes it.
 
+use crate::Simulated;
 use cpushield_linux::errno::{EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY};
 use cpushield_linux::{FileAttributes, FileKind, Host, Listed, MachineFiles, OpenError};
-use cpushield_simulator::Simulated;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -35,8 +35,8 @@ struct Entry {
 /// A machine that never changes: entries by path, and the names in each directory.
 #[derive(Debug, Default)]
 struct Base {
-    entries: BTreeMap<String, Entry>,
-    names: BTreeMap<String, Vec<String>>,
+    entries: HashMap<String, Entry>,
+    names: HashMap<String, Vec<String>>,
 }
 
 impl Base {
@@ -270,8 +270,12 @@ impl MachineFiles for Overlay {
     }
 
     fn replace(&self, path: &str, bytes: &[u8], access: FileAttributes) -> io::Result<()> {
-        self.write(path, bytes)?;
-        self.set_access(path, access)
+        let found = self.find(&self.changes(), path, false);
+        if found.is_ok_and(|(_, entry)| entry.node == Node::Directory) {
+            return errno(EISDIR);
+        }
+        let access = FileAttributes { owner: access.owner.or(access_of(0).owner), ..access };
+        self.create(path, Entry { node: Node::File(bytes.into()), access })
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
@@ -339,6 +343,7 @@ fn directory() -> Entry {
     Entry { node: Node::Directory, access: access_of(0o755) }
 }
 
+#[cfg(test)]
 mod tests {
     use super::*;
     use cpushield_linux::LocalFiles;
@@ -364,6 +369,11 @@ mod tests {
             5 => files.write(path, other.as_bytes()).map(|()| String::new()),
             6 => files.make_dir(path).map(|()| String::new()),
             7 => files.remove_dir(path).map(|()| String::new()),
+            8 => {
+                let access = FileAttributes { mode: 0o640, owner: None };
+                files.replace(path, other.as_bytes(), access).map(|()| String::new())
+            }
+            9 => files.access(path).map(|access| format!("{access:?}")),
             _ => files.remove_file(path).map(|()| String::new()),
         };
         answer.unwrap_or_else(|error| format!("{:?}", error.raw_os_error()))
@@ -372,7 +382,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_overlay_answers_as_a_directory_does(
-            calls in proptest::collection::vec((0..9_usize, 0..PATHS.len(), 0..PATHS.len()), 1..24),
+            calls in proptest::collection::vec((0..11_usize, 0..PATHS.len(), 0..PATHS.len()), 1..24),
         ) {
             let dir = std::env::temp_dir().join(format!("cpushield-overlay-{}", std::process::id()));
             let _ = fs::remove_dir_all(&dir);
