@@ -63,8 +63,6 @@ pub use crate::documents::load_done::LoadDone;
 pub use histogram::{HistogramError, counts, cyclictest, hdr_log, percent_of, percentiles_of};
 pub use instruments::{INSTRUMENTS, Instrument};
 pub use measure::measure;
-#[cfg(test)]
-pub(crate) use measure::tests::latency_of;
 pub(crate) use measurement_process::MeasurementProtocol;
 pub use measurement_process::serve;
 pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest};
@@ -80,3 +78,6 @@ pub use thread_spec::{
     real_time_threads,
 };
 pub use tracer::{LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse};
+
+#[cfg(test)]
+pub(crate) use measure::tests::latency_of;

@@ -13,8 +13,6 @@ mod comma_list;
 mod disturbed;
 mod dropped;
 mod evidence_limits;
-#[cfg(test)]
-pub(crate) mod fake;
 mod free_cpus;
 mod groups;
 mod missing;
@@ -24,8 +22,6 @@ mod operators;
 mod parse;
 mod pick;
 mod policy_plans;
-#[cfg(test)]
-mod properties;
 mod readiness;
 mod refused;
 mod repeated_cycles;
@@ -398,6 +394,11 @@ impl Plan {
         self.warnings.extend(remains.warnings);
     }
 }
+
+#[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
+mod properties;
 
 #[cfg(test)]
 mod tests {

@@ -22,14 +22,6 @@ pub struct EntryEvent {
     pub id: u16,
 }
 
-#[cfg(test)]
-impl EntryEvent {
-    /// An event for tests, at the first place.
-    pub fn new(class: EntryClass, system: &'static str, name: &'static str, id: u16) -> EntryEvent {
-        EntryEvent { class, system, name, place: 0, id }
-    }
-}
-
 impl std::fmt::Display for EntryEvent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}:{}", self.system, self.name)
@@ -100,5 +92,13 @@ impl TraceRecorder<'_> {
     pub fn interference(&mut self) -> Vec<TraceInterference> {
         let monitor = self.interference.as_mut();
         monitor.map(|monitor| monitor.found(self.host, &self.instance)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+impl EntryEvent {
+    /// An event for tests, at the first place.
+    pub fn new(class: EntryClass, system: &'static str, name: &'static str, id: u16) -> EntryEvent {
+        EntryEvent { class, system, name, place: 0, id }
     }
 }

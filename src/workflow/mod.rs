@@ -57,8 +57,6 @@ pub mod shield_options;
 pub mod shield_status;
 mod take_back;
 pub mod take_down;
-#[cfg(test)]
-mod tests;
 pub mod trace_disturbance;
 pub mod try_shield;
 pub mod undo_shields;
@@ -202,3 +200,6 @@ pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
     ),
     printed::<crate::live::LiveFrame>("watch.schema.json", "A line of cpushield watch --json"),
 ];
+
+#[cfg(test)]
+mod tests;

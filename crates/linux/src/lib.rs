@@ -19,10 +19,6 @@ pub mod sys;
 pub mod text;
 pub mod trace;
 
-#[cfg(test)]
-#[path = "../../../tests/support/not_run.rs"]
-mod not_run;
-
 pub use cpuset::CpuSet;
 pub use error::{Error, Operation, Result};
 pub use files::documents::UserFiles;
@@ -42,3 +38,7 @@ pub use processes::task::{Task, TaskId};
 pub use recording::root_dir::{Listed, RecordedOutcome};
 pub use sys::memory::RaisedLockLimit;
 pub use sys::sched_policy::SchedPolicy;
+
+#[cfg(test)]
+#[path = "../../../tests/support/not_run.rs"]
+mod not_run;

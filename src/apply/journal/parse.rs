@@ -6,8 +6,8 @@ use super::{
 };
 use crate::documents::applied::DroppedLine;
 use crate::documents::plan::Plan;
-use serde::Deserialize;
 use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The first line of a journal of another boot, readable for every version and whatever follows.
@@ -19,32 +19,20 @@ pub struct JournalOrigin {
     pub plan: Option<Plan>,
 }
 
-#[derive(Deserialize)]
-struct FirstLine<'a> {
-    #[serde(borrow)]
-    header: FirstHeader<'a>,
-}
-
-#[derive(Deserialize)]
-struct FirstHeader<'a> {
-    journal: String,
-    #[serde(deserialize_with = "Option::deserialize")]
-    boot_id: Option<String>,
-    #[serde(borrow)]
-    plan: Option<&'a RawValue>,
-}
-
 impl JournalOrigin {
     /// Parses the first line; `None` when it is of this boot, or not that of a cpushield journal.
     #[must_use]
     pub fn of_other_boot(bytes: &[u8], boot: Option<&str>) -> Option<JournalOrigin> {
         let end = bytes.iter().position(|b| *b == b'\n')?;
-        let FirstLine { header } = serde_json::from_slice(bytes.get(..end)?).ok()?;
-        if header.journal != "cpushield" || header.boot_id.as_deref() == boot {
+        let line: BTreeMap<&str, BTreeMap<&str, &RawValue>> =
+            serde_json::from_slice(bytes.get(..end)?).ok()?;
+        let header = line.get("header")?;
+        let boot_id: Option<String> = serde_json::from_str(header.get("boot_id")?.get()).ok()?;
+        if header.get("journal")?.get() != "\"cpushield\"" || boot_id.as_deref() == boot {
             return None;
         }
-        let plan = header.plan.and_then(|plan| serde_json::from_str(plan.get()).ok());
-        Some(JournalOrigin { boot_id: header.boot_id, plan })
+        let plan = header.get("plan").and_then(|plan| serde_json::from_str(plan.get()).ok());
+        Some(JournalOrigin { boot_id, plan })
     }
 }
 

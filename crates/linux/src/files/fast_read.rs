@@ -18,8 +18,8 @@ thread_local! {
 /// Whether a read into a larger buffer returns the whole file, so that no second read is needed. An
 /// attribute is at most a page and comes whole (`sysfs_kf_read()` in fs/sysfs/file.c;
 /// `proc_sys_call_handler()` in fs/proc/proc_sysctl.c; the files of an interrupt are those of
-/// `single_open()`, kernel/irq/proc.c, and so are those of a task, fs/proc/base.c; 6.12). Files of a
-/// cgroup do not: lists of tasks come in parts.
+/// `single_open()`, kernel/irq/proc.c, and so are those of a task, fs/proc/base.c; 6.12). Files of
+/// a cgroup do not: lists of tasks come in parts.
 pub(crate) fn is_whole_at_first_read(path: &str) -> bool {
     let of_task =
         path.starts_with("/proc/") && (path.ends_with("/stat") || path.ends_with("/status"));
