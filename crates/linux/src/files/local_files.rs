@@ -24,8 +24,8 @@ pub struct FileAttributes {
     pub owner: Option<(u32, u32)>,
 }
 
-/// The files of a machine. Paths are absolute. A link at the end of a path is followed by what reads,
-/// by `write` and for attributes. Errors are those of the file system.
+/// The files of a machine. Paths are absolute. A link at the end of a path is followed by what
+/// reads, by `write` and for attributes. Errors are those of the file system.
 pub trait MachineFiles: std::fmt::Debug + Send + Sync {
     /// Reads a whole file of any kind.
     fn read(&self, path: &str) -> io::Result<Vec<u8>>;
