@@ -37,7 +37,7 @@ const LONG: &[&str] = &[
     "watch --interval 60s",
 ];
 
-/// How many commands run at the same time: most of a test is waiting.
+/// How many commands run at the same time. They end at any time later: most of a test is waiting.
 const AT_ONCE: usize = 4;
 
 /// A CPU to measure, if there is more than one.
@@ -102,21 +102,22 @@ fn all_end(family: &[(i32, Option<u64>)], what: &str) {
 fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
     let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
+    let mut ends = Vec::new();
     for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
         for some in LONG.chunks(AT_ONCE) {
-            let mut running: Vec<Running> =
+            let running: Vec<Running> =
                 some.iter().map(|words| Running(start(words, cpu))).collect();
             std::thread::sleep(Duration::from_millis(after_ms));
-            // All get the signal before one is waited for: a load would starve the others.
-            let ends: Vec<Option<Family>> =
-                running.iter_mut().map(|it| send_signal(it, signal)).collect();
-            for ((words, Running(child)), family) in some.iter().zip(&mut running).zip(ends) {
-                let what = format!("{words}: signal {signal} after {after_ms} ms");
-                match family {
-                    Some(family) => ended_by_signal(child, &family, &what),
-                    None => not_run(&format!("{what}: {}", said(child))),
-                }
-            }
+            ends.extend(some.iter().zip(running).map(|(words, mut it)| {
+                let family = send_signal(&mut it, signal);
+                (format!("{words}: signal {signal} after {after_ms} ms"), it, family)
+            }));
+        }
+    }
+    for (what, Running(child), family) in &mut ends {
+        match family {
+            Some(family) => ended_by_signal(child, family, what),
+            None => not_run(&format!("{what}: {}", said(child))),
         }
     }
 }
@@ -158,7 +159,7 @@ fn ended_by_signal(child: &mut Child, family: &Family, what: &str) {
 
 #[test]
 fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
-    let _turn = crate::alone();
+    let turn = crate::alone();
     let Some(cpu) = cpu() else { return };
     let mut child = start("verify --cpus CPU --for 1h --warmup 1ms", cpu);
     let pid = i32::try_from(child.id()).unwrap();
@@ -171,6 +172,8 @@ fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
     process::kill(worker, SIGSTOP).unwrap();
     process::kill(pid, SIGTERM).unwrap();
     let stopped = Instant::now();
+    // From here on it sleeps.
+    drop(turn);
     all_end(&family, "with a stopped worker");
     let took = stopped.elapsed();
     // Without a limit of its own, the wait for the worker takes the minute of the protocol.
@@ -182,20 +185,24 @@ fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
 fn each_subcommand_ends_when_its_output_has_no_reader() {
     let _turn = crate::alone();
     let Some(cpu) = cpu() else { return };
-    for words in [
+    let ends = [
         "verify --cpus CPU --for 300ms --warmup 1ms",
         "verify --cpus CPU --for 300ms --warmup 1ms --json",
         "latency timer --cpus CPU --other --for 300ms",
         "watch --json --interval 100ms",
         "watch --interval 100ms",
         "report --title x",
-    ] {
+    ]
+    .map(|words| {
         let mut child = start(words, cpu);
         let family = started_family(i32::try_from(child.id()).unwrap());
         drop((child.stdout.take(), child.stderr.take()));
+        (words, Running(child), family)
+    });
+    for (words, mut child, family) in ends {
         all_end(&family, words);
         // 101 is a panic; a signal gives no code.
-        assert!(child.wait().unwrap().code().is_some_and(|code| code < 4), "{words}");
+        assert!(child.0.wait().unwrap().code().is_some_and(|code| code < 4), "{words}");
     }
 }
 
@@ -223,22 +230,16 @@ fn each_subcommand_ends_when_its_terminal_closes() {
         script.args(["-qec", shell, "/dev/null"]);
         script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
+    let mut ends = Vec::new();
     for some in shells.chunks(AT_ONCE) {
-        let mut running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
+        let running: Vec<Running> = some.iter().map(|shell| Running(start(shell))).collect();
         std::thread::sleep(Duration::from_millis(1200));
-        let families: Vec<Family> = running
-            .iter_mut()
-            .map(|Running(script)| {
-                let family = started_family(i32::try_from(script.id()).unwrap());
-                // The master side closes with its only owner.
-                script.kill().unwrap();
-                script.wait().unwrap();
-                family
-            })
-            .collect();
-        for (shell, family) in some.iter().zip(&families) {
-            all_end(family, shell);
-        }
+        // The master side closes with its only owner, which is dropped here.
+        let family = |it: Running| started_family(i32::try_from(it.0.id()).unwrap());
+        ends.extend(some.iter().zip(running.into_iter().map(family)));
+    }
+    for (shell, family) in ends {
+        all_end(&family, shell);
     }
 }
 
