@@ -527,7 +527,7 @@ mod tests {
         let scratch = Scratch::new("store-lock");
         let store = Store::new(&scratch.0);
         let held = store.lock().unwrap();
-        let refused = store.lock().unwrap_err();
+        let refused = store.lock_or_give_way().unwrap_err();
         assert_eq!(
             refused.reason(),
             format!("process {} holds the lock", std::process::id()),
