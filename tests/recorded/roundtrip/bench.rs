@@ -211,43 +211,22 @@ pub(crate) fn every_write() -> bool {
     std::env::var_os("CPUSHIELD_EVERY_WRITE").is_some()
 }
 
-/// Whether `CPUSHIELD_FEW_WRITES` is set, as `make check` does.
-fn few_writes() -> bool {
-    std::env::var_os("CPUSHIELD_FEW_WRITES").is_some()
-}
-
-/// The writes to kill or refuse, of `count`: 6 evenly spread ones; 3 in `make check`; every one in
-/// `make test-all`.
+/// 6 writes to disturb; 3 in `make check`; every one in `make test-all`.
 pub(crate) fn disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    spread(
-        count,
-        if every_write() {
-            count
-        } else if few_writes() {
-            3
-        } else {
-            6
-        },
-    )
+    spread(count, [3, 6, count])
 }
 
-/// The same for a test with so many cases that every write would take more than a few minutes: 3
-/// evenly spread ones; 2 in `make check`; 12 in `make test-all`.
+/// The same for tests with so many cases that every write would take more than a few minutes: 3; 2
+/// in `make check`; 12 in `make test-all`.
 pub(crate) fn few_disturbed_writes(count: usize) -> impl Iterator<Item = usize> {
-    spread(
-        count,
-        if every_write() {
-            12
-        } else if few_writes() {
-            2
-        } else {
-            3
-        },
-    )
+    spread(count, [2, 3, 12])
 }
 
-/// `wanted` of `count` writes, evenly spread, the first and the last among them.
-fn spread(count: usize, wanted: usize) -> impl Iterator<Item = usize> {
+/// As many of `count` writes as `make check`, `make test` and `make test-all` take, evenly spread,
+/// the first and the last among them.
+fn spread(count: usize, [check, test, all]: [usize; 3]) -> impl Iterator<Item = usize> {
+    let few = std::env::var_os("CPUSHIELD_FEW_WRITES").is_some();
+    let wanted = if every_write() { all } else { [test, check][usize::from(few)] };
     let wanted = wanted.min(count);
     (0..wanted).map(move |n| n * (count - 1) / (wanted - 1).max(1))
 }
