@@ -1,6 +1,6 @@
 //! Foreign machines and the project's own: the survey is compared with independent facts.
 
-use crate::recordings::{data, expect, machine, own, unpacked};
+use crate::recordings::{self, data, expect, machine, own, unpacked};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::machine::blocks;
 use cpushield::survey::{Cpu, Machine, Node, survey};
@@ -461,7 +461,7 @@ fn a_recording_keeps_facts_that_only_directories_and_links_show() {
 
 #[test]
 fn damaged_files_become_notes_and_never_failures() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.18-hybrid/root");
+    let root = recordings::root("6.18-hybrid");
     let dir = fresh("damaged");
     fs::create_dir_all(dir.parent().unwrap()).unwrap();
     assert!(Command::new("cp").arg("-a").arg(&root).arg(&dir).status().unwrap().success());

@@ -147,8 +147,8 @@ fn recorded_machines_are_planned_as_expected() {
 
 #[test]
 fn unrequested_interrupts_are_distinguished_as_in_the_survey() {
-    let root = recordings::own().into_iter().find(|(name, _)| name == "6.12-rt-4").unwrap().1;
-    let machine = survey(&Host::recorded(&root.join("root")).unwrap(), &tunables::reads());
+    let host = Host::recorded(&recordings::root("6.12-rt-4")).unwrap();
+    let machine = survey(&host, &tunables::reads());
     let survey = terminal_blocks(&report::machine::blocks(&machine, &[]), 120, &unpainted);
     assert!(survey.contains("  17 interrupts in use, 12 can be moved\n"), "{survey}");
     let plan = plan(&machine, &ShieldRequest::default()).unwrap();

@@ -54,6 +54,11 @@ pub fn machine(data: &Path, name: &str) -> Machine {
     survey(&Host::recorded(&unpacked(data, name)).unwrap(), &[])
 }
 
+/// The root of the project's own recording of this name.
+pub fn root(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(name).join("root")
+}
+
 /// The project's own recordings: name and directory.
 pub fn own() -> Vec<(String, PathBuf)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");

@@ -2,18 +2,18 @@
 //! nothing else is known.
 
 use super::{make_plan, words};
+use crate::recordings;
 use cpushield::boot::plan::BootRequest;
 use cpushield::policy::ShieldRequest;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_plan_blocks;
 use cpushield_linux::Host;
-use std::path::Path;
 
 use super::grub::Machine;
 
 /// The words and the text of the plan for a recorded machine.
 fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
+    let root = recordings::root(machine);
     let request = BootRequest { shield, kernels: None, ..BootRequest::default() };
     let plan = make_plan(&Host::recorded(&root).unwrap(), &request).unwrap();
     (

@@ -6,6 +6,7 @@ mod obstacles;
 mod odd_setups;
 
 use crate::not_run::not_run;
+use crate::recordings;
 use cpushield::exchange::{
     DropInRefusal, ImportedPolicy, make_policy, service_drop_in, tuned_profile,
 };
@@ -35,7 +36,7 @@ impl OtherMachine {
         let dir = format!("cpushield-tools-{test}-{}", std::process::id());
         let dir = std::env::temp_dir().join(dir);
         let _ = fs::remove_dir_all(&dir);
-        let recorded = project().join("machines").join(machine).join("root");
+        let recorded = recordings::root(machine);
         let copied = Command::new("cp").arg("-r").arg(&recorded).arg(&dir).status().unwrap();
         assert!(copied.success());
         let machine = OtherMachine(dir);
@@ -189,11 +190,7 @@ fn a_machine_without_the_tool_is_one_error_that_names_the_places() {
 #[test]
 fn the_command_line_of_every_recorded_machine_is_imported_or_names_no_cpus() {
     let mut imported = 0;
-    for entry in fs::read_dir(project().join("machines")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if !project().join("machines").join(&name).join("root").is_dir() {
-            continue;
-        }
+    for (name, _) in recordings::own() {
         let machine = OtherMachine::new(&format!("line-{name}"), &name, &[]);
         let isolates = match machine.setup(OtherTool::Cmdline) {
             Ok(_) => machine.import(OtherTool::Cmdline).shields.len(),

@@ -6,6 +6,7 @@ use super::many_shields::{
     NAMES, Prepared, Recorded, bench_of, machines, plan_shield, plan_version, plan_with,
     same_apart_from_irq_threads,
 };
+use crate::recordings;
 use cpushield::apply::{self, AppliedPlan, ApplyError, ShieldNote, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{Plan, Step};
@@ -18,7 +19,6 @@ use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::rc::Rc;
 
 /// The CPUs of a version before a change and after it.
@@ -361,8 +361,7 @@ fn a_killed_change_is_ended_or_undone() {
 
 /// The recorded machine with SMT, whose plans take CPUs of `nohz_full=` offline once.
 fn smt_bench() -> Bench {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    bench_of(&machines.join("6.12-rt-smt/root"))
+    bench_of(&recordings::root("6.12-rt-smt"))
 }
 
 /// Makes every further write to the switch of a CPU fail.

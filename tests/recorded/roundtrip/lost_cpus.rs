@@ -4,9 +4,9 @@
 use super::bench::{Bench, same};
 use super::many_shields::{bench_of, plan_shield, same_apart_from_irq_threads};
 use super::trees;
+use crate::recordings;
 use cpushield::apply::{self, ShieldNote};
 use cpushield_linux::CpuSet;
-use std::path::Path;
 
 /// CPU 1 goes offline and comes online again.
 fn cycle(bench: &Bench) {
@@ -24,7 +24,7 @@ fn undo(bench: &Bench, name: &str, drifted: &[i32]) {
 }
 
 fn recorded() -> Bench {
-    bench_of(&Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.1-rt-v1/root"))
+    bench_of(&recordings::root("6.1-rt-v1"))
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! machine is as if only the others had ever been applied.
 
 use super::bench::{Bench, Tree, disturbed_writes, same};
+use crate::recordings;
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -157,31 +159,31 @@ pub(crate) fn plan_version(
 /// CPUs of both nodes of a machine with four CPUs in each.
 const TWO_NODES: [usize; 3] = [7, 3, 6];
 
+/// The CPUs of the shields that fit on a recorded machine together.
+fn cpus_of_shields(root: &Path) -> Vec<CpuSet> {
+    let bench = bench_of(root);
+    let mut cpus = Vec::new();
+    for name in NAMES {
+        let Some(plan) = plan_shield(&bench, name, None) else { break };
+        bench.apply(&bench.host(), &plan).unwrap();
+        cpus.push(plan.shield.cpus);
+    }
+    if root.join("sys/devices/system/node/node1").is_dir() {
+        cpus = TWO_NODES.map(CpuSet::single).to_vec();
+    }
+    cpus
+}
+
 /// The recorded machines that can have at least this many shields.
 pub(crate) fn machines(least: usize) -> Vec<Recorded> {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let mut found = Vec::new();
-    for entry in fs::read_dir(machines).unwrap() {
-        let root = entry.unwrap().path().join("root");
-        let name = root.display().to_string();
-        if !root.is_dir() {
-            continue;
-        }
-        let bench = bench_of(&root);
-        let mut cpus = Vec::new();
-        for name in NAMES {
-            let Some(plan) = plan_shield(&bench, name, None) else { break };
-            bench.apply(&bench.host(), &plan).unwrap();
-            cpus.push(plan.shield.cpus);
-        }
-        if root.join("sys/devices/system/node/node1").is_dir() {
-            cpus = TWO_NODES.map(CpuSet::single).to_vec();
-        }
-        if cpus.len() >= least {
-            found.push(Recorded { name, root, cpus, prepared: Rc::default() });
-        }
-    }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    // Once for all tests: it takes three plans and applies on each machine.
+    static ALL: LazyLock<Vec<(String, PathBuf, Vec<CpuSet>)>> = LazyLock::new(|| {
+        let roots = recordings::own().into_iter().map(|(name, dir)| (name, dir.join("root")));
+        roots.map(|(name, root)| (name, root.clone(), cpus_of_shields(&root))).collect()
+    });
+    let able = ALL.iter().filter(|(.., cpus)| cpus.len() >= least).cloned();
+    let recorded = |(name, root, cpus)| Recorded { name, root, cpus, prepared: Rc::default() };
+    let found: Vec<Recorded> = able.map(recorded).collect();
     assert!(found.len() >= 4, "only {} machines for {least} shields", found.len());
     found
 }
@@ -275,11 +277,10 @@ fn a_shield_that_joins_is_undone_completely_after_a_kill_or_a_refusal() {
 /// too. The undo of another shield may give a program back its own CPUs.
 #[test]
 fn undo_of_a_join_leaves_isolcpus_machines_with_the_masks_of_the_other_shield_or_of_the_boot() {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
     let names = ["hand-2.6.32-rtai", "hand-3.18", "hand-4.17"];
     let orders = [[3, 2], [2, 3], [1, 2]];
     for (name, [first, second]) in names.iter().flat_map(|name| orders.map(|order| (name, order))) {
-        let root = machines.join(name).join("root");
+        let root = recordings::root(name);
         let booted = Bench::of_recording(&root).tree();
         let with_first = || {
             let bench = Bench::of_recording(&root);

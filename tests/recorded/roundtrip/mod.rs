@@ -3,7 +3,7 @@
 
 mod added;
 mod amend;
-mod bench;
+pub(crate) mod bench;
 mod changed_deadline;
 mod changed_programs;
 mod changed_shields;
@@ -35,6 +35,7 @@ mod units_in_slice;
 mod whole_policy;
 mod workqueues;
 
+use crate::recordings;
 use bench::{Bench, Tree, disturbed_writes, same};
 use cpushield::apply::{self, ApplyError, ChangeFate, StepNote, UndoError};
 use cpushield::change::{Change, Refusal};
@@ -156,16 +157,10 @@ fn planned(host: &Host, no_partition: Option<&str>) -> Plan {
 
 #[test]
 fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let mut seen = 0;
-    for entry in fs::read_dir(machines).unwrap() {
-        let root = entry.unwrap().path().join("root");
-        if !root.is_dir() {
-            continue;
-        }
-        seen += 1;
-        let name = root.display().to_string();
-        let bench = Bench::of_recording(&root);
+    let machines = recordings::own();
+    assert!(machines.len() >= 7, "only {} recorded machines", machines.len());
+    for (name, dir) in machines {
+        let bench = Bench::of_recording(&dir.join("root"));
         let (before, mut plan) = (bench.tree(), planned(&bench.host(), None));
         let mut host = bench.host();
         if let Err(error) = bench.apply(&host, &plan) {
@@ -196,7 +191,6 @@ fn recorded_machines_are_unchanged_after_apply_and_undo_disturbed_or_not() {
             }
         }
     }
-    assert!(seen >= 7, "only {seen} recorded machines");
 }
 
 #[test]

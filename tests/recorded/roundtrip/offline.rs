@@ -4,6 +4,7 @@
 use super::bench::{Bench, Tree, disturbed_writes, same};
 use super::many_shields::same_apart_from_irq_threads;
 use super::trees;
+use crate::recordings;
 use cpushield::apply;
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, SiblingRefusal, plan_with_others};
@@ -14,11 +15,9 @@ use cpushield::tunables;
 use cpushield::workflow::machine_without::remove_shield;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
-use std::path::Path;
 
 fn bench() -> Bench {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    Bench::of_recording(&machines.join("6.12-rt-smt/root"))
+    Bench::of_recording(&recordings::root("6.12-rt-smt"))
 }
 
 fn request(name: &str, cpus: &str, siblings: Siblings) -> ShieldRequest {

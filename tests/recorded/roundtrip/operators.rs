@@ -5,6 +5,7 @@
 use super::bench::{Bench, Scratch, Tree};
 use super::trees::{self, Task};
 use crate::not_run::not_run;
+use crate::recordings;
 use cpushield::apply::{self, PublicState};
 use cpushield::change::Change;
 use cpushield::plan::{ActiveShields, Plan, PlanRefusal, plan_with_others};
@@ -36,7 +37,7 @@ fn operators(gid: u32) -> ShieldOperators {
 }
 
 fn bench() -> Bench {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.1-rt-v1/root");
+    let root = recordings::root("6.1-rt-v1");
     Bench::of_recording(&root)
 }
 

@@ -4,6 +4,7 @@
 
 use super::bench::Bench;
 use super::status::cpushield;
+use crate::recordings;
 use crate::screen;
 use cpushield::apply::UnrestoredChanges;
 use cpushield::report::blocks::ReportBlock;
@@ -15,7 +16,6 @@ use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield::workflow::shield_status::read_status;
 use cpushield::workflow::undo_shields::{UndoTarget, undo_shields};
 use std::fs;
-use std::path::Path;
 
 /// The screens of one machine, in order.
 struct Screens {
@@ -26,8 +26,7 @@ struct Screens {
 
 impl Screens {
     fn of(machine: &str) -> Screens {
-        let root =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("machines").join(machine).join("root");
+        let root = recordings::root(machine);
         let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
         Screens { bench: Bench::of_recording(&root).into_files(), ui, text: String::new() }
     }

@@ -5,6 +5,7 @@ use super::bench::{Bench, Tree, disturbed_writes};
 use super::many_shields::{
     NAMES, Recorded, machines, plan_shield, plan_with, same_apart_from_irq_threads,
 };
+use crate::recordings;
 use cpushield::apply::{
     self, AppliedPlan, ApplyError, ShieldNote, UndoneShield, UnrestoredChanges,
 };
@@ -21,7 +22,6 @@ use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield::workflow::take_down::{take_all_down, take_down};
 use cpushield_linux::{CpuSet, Host, TaskId};
 use cpushield_simulator::{InjectedFault, Simulated};
-use std::path::Path;
 
 /// One value, and a set of CPUs.
 const INTERVAL: &str = "/proc/sys/vm/stat_interval";
@@ -320,7 +320,7 @@ fn a_change_names_what_goes_and_comes_and_needs_consent_to_interrupt_others() {
 
 #[test]
 fn the_governor_of_cpus_with_one_policy_stays_while_one_of_them_is_shielded() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let root = recordings::root("6.12-rt-4");
     let machine = || {
         let bench = Bench::of_recording(&root);
         let cpus = "/sys/devices/system/cpu";

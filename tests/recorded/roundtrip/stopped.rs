@@ -3,8 +3,8 @@
 use super::bench::{Bench, same};
 use super::planned;
 use crate::program;
+use crate::recordings;
 use cpushield_linux::processes::process;
-use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const SIGTERM: i32 = 15;
 
 #[test]
 fn an_undo_that_is_stopped_leaves_no_partial_shield() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let root = recordings::root("6.12-rt-4");
     let (mut none, mut long) = (0, Duration::ZERO);
     // The first one is not stopped, to show how long it takes; most of the others are stopped
     // within that time.

@@ -3,6 +3,7 @@
 use super::bench::{Bench, Tree, same};
 use super::many_shields::plan_with;
 use super::trees;
+use crate::recordings;
 use cpushield::apply::{self, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::Plan;
@@ -10,7 +11,6 @@ use cpushield::policy::ShieldRequest;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
-use std::path::Path;
 
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
@@ -158,7 +158,7 @@ fn a_mask_that_a_foreign_partition_restricts_is_not_written() {
 /// A recorded machine of Linux 6.12 with two files that its recording lacks: the CPUs that were
 /// requested for unbound work, and the CPUs that no partition has.
 fn recorded() -> Bench {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines/6.12-rt-4/root");
+    let root = recordings::root("6.12-rt-4");
     let bench = Bench::of_recording(&root);
     let mask = bench.host().read_line(UNBOUND).unwrap() + "\n";
     for (path, text) in

@@ -1,6 +1,6 @@
 //! What `verify`, `watch`, `latency`, `experiment`, `report` and `compare` print.
 
-use super::{SchemaValidator, printed, recordings};
+use super::{SchemaValidator, printed, printed_on};
 use cpushield::documents::evidence::VerifyDocument;
 use cpushield::documents::load_price::{LoadPrice, LoadRate, PriceDoubt, PriceOf, PricePart};
 use cpushield::documents::machine_difference::MachineDifference;
@@ -103,8 +103,7 @@ pub fn check_tried_shields(validator: &mut SchemaValidator) -> Result<(), String
     let cpu = allowed.last().unwrap().to_string();
     let span = ["verify", "--cpus", &cpu, "--for", "300ms", "--warmup", "100ms"];
     let watched: VerifyDocument = serde_json::from_value(printed(&span)).unwrap();
-    let (_, root) = recordings().into_iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
-    let plan = printed(&["plan", "--root", &root]);
+    let plan = printed_on("6.12-rt-smt", &["plan"]);
     let rate = || LoadRate { per_s: Some(2.0), ..LoadRate::default() };
     let text = |text: &str| text.to_owned();
     let load = PriceOf {

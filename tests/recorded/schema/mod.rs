@@ -1,7 +1,7 @@
 //! The output of `--json` matches `docs/*.schema.json`, according to a validator of JSON schemas.
 //! Every schema of that folder is in the list of one test.
 
-use crate::program;
+use crate::{program, recordings};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -159,11 +159,13 @@ fn printed_with_state(words: &[&str], state: &Path) -> Value {
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// The recorded machines, by name.
-fn recordings() -> Vec<(String, String)> {
-    let machines = Path::new(env!("CARGO_MANIFEST_DIR")).join("machines");
-    let entries = std::fs::read_dir(machines).unwrap().map(|entry| entry.unwrap().path());
-    let dirs = entries.filter(|path| path.is_dir());
-    let name = |dir: &PathBuf| dir.file_name().unwrap().to_string_lossy().into_owned();
-    dirs.map(|dir| (name(&dir), dir.join("root").display().to_string())).collect()
+/// What a subcommand prints about one of the recorded machines.
+fn printed_on(machine: &str, words: &[&str]) -> Value {
+    let root = recordings::root(machine).display().to_string();
+    printed(&[words, &["--root", &root]].concat())
+}
+
+/// What a subcommand prints about each recorded machine.
+fn printed_on_each(words: &[&str]) -> Vec<Value> {
+    recordings::own().iter().map(|(name, _)| printed_on(name, words)).collect()
 }

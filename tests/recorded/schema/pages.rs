@@ -1,13 +1,9 @@
 //! What `survey`, `boot`, `explain` and `mask` print, and errors.
 
-use super::{SchemaValidator, printed, recordings};
+use super::{SchemaValidator, printed, printed_on_each as each};
 use serde_json::Value;
 
 pub fn check_machines(validator: &mut SchemaValidator) -> Result<(), String> {
-    let each = |words: &[&str]| -> Vec<Value> {
-        let roots = recordings().into_iter().map(|(_, root)| root);
-        roots.map(|root| printed(&[words, &["--root", &root]].concat())).collect()
-    };
     validator.check_schema("survey.schema.json", each(&["survey"]), "/kernel/release");
     validator.check_schema("lint.schema.json", each(&["survey", "--lint"]), "/cmdline");
     // Some recordings have no boot loader for a plan, and their document is an error.

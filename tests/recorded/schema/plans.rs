@@ -1,7 +1,8 @@
 //! What `plan`, `plan --all`, `plan --free`, `plan --from`, `experiment --dry-run` and the writing
 //! subcommands of `boot` print.
 
-use super::{SchemaValidator, printed, recordings};
+use super::{SchemaValidator, printed_on, printed_on_each};
+use crate::recordings;
 use cpushield::boot::{
     ConcludedTrial, FileFate, NextBoot, NextReason, RemovedParameters, SCHEMA, SettledAs, TrialEnd,
     TrialReason, UndoNote, UndoneParameters, WrittenParameters,
@@ -20,7 +21,6 @@ use cpushield::survey::other_tools::{
 use cpushield::survey::survey;
 use cpushield_linux::{CpuSet, Host, TaskId};
 use serde_json::{Value, json};
-use std::path::Path;
 
 /// A plan with a step of every kind that the recorded machines do not need, and with operators.
 fn whole_plan(plan: &Value) -> Plan {
@@ -67,11 +67,11 @@ pub fn check_plans(validator: &mut SchemaValidator) -> Result<(), String> {
     std::fs::write(&policy, shields.concat()).unwrap();
     let file = policy.display().to_string();
     let (mut plans, mut policies) = (Vec::new(), Vec::new());
-    for (name, root) in recordings() {
-        plans.push(printed(&["plan", "--root", &root]));
+    for (name, _) in recordings::own() {
+        plans.push(printed_on(&name, &["plan"]));
         // It has two CPUs: too few for two shields.
         if name != "6.18-hybrid" {
-            policies.push(printed(&["plan", "--all", "--policy", &file, "--root", &root]));
+            policies.push(printed_on(&name, &["plan", "--all", "--policy", &file]));
         }
     }
     std::fs::remove_file(policy).unwrap();
@@ -93,19 +93,16 @@ pub fn check_plans(validator: &mut SchemaValidator) -> Result<(), String> {
 }
 
 pub fn check_exported_plans(validator: &mut SchemaValidator) -> Result<(), String> {
-    let (_, root) = recordings().into_iter().find(|(name, _)| name == "6.12-rt-systemd").unwrap();
     let exported = ["kernel-parameters", "tuned", "systemd-drop-in"]
-        .map(|format| printed(&["plan", "--export", format, "--root", &root]));
+        .map(|format| printed_on("6.12-rt-systemd", &["plan", "--export", format]));
     validator.check_schema("exported-plan.schema.json", exported.into(), "/text");
     Ok(())
 }
 
 pub fn check_free_cpus(validator: &mut SchemaValidator) -> Result<(), String> {
-    let mut documents: Vec<Value> =
-        recordings().iter().map(|(_, root)| printed(&["plan", "--free", "--root", root])).collect();
+    let mut documents = printed_on_each(&["plan", "--free"]);
     // What an active shield and other programs hold, which no recording shows.
-    let (_, root) = &recordings()[0];
-    let machine = survey(&Host::recorded(Path::new(root)).unwrap(), &[]);
+    let machine = survey(&Host::recorded(&recordings::root("6.12-rt-4")).unwrap(), &[]);
     let mut found = find_free_cpus(&machine, Some(&[("a".to_owned(), CpuSet::single(1))]));
     assert_eq!(found.taken.len(), 1);
     let holders =
@@ -123,9 +120,7 @@ pub fn check_free_cpus(validator: &mut SchemaValidator) -> Result<(), String> {
 }
 
 pub fn check_imported_policies(validator: &mut SchemaValidator) -> Result<(), String> {
-    let roots = recordings();
-    let (_, root) = roots.iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
-    let imported = printed(&["plan", "--from", "cmdline", "--root", root]);
+    let imported = printed_on("6.12-rt-smt", &["plan", "--from", "cmdline"]);
     assert!(imported["policy"].as_str().is_some_and(|text| text.contains("[shield.cmdline]")));
     // What other tools write, which the recording does not have.
     let values = [
@@ -135,7 +130,7 @@ pub fn check_imported_policies(validator: &mut SchemaValidator) -> Result<(), St
         Err(UnknownValue::NotCpus { text: "t".to_owned() }),
         Err(UnknownValue::TooLong),
     ];
-    let host = Host::recorded(Path::new(root)).unwrap();
+    let host = Host::recorded(&recordings::root("6.12-rt-smt")).unwrap();
     let machine = survey(&host, &[]);
     let setup = read_setup(&host, &machine, OtherTool::Cmdline).unwrap();
     let mut whole = make_policy(&machine, &setup).unwrap();
@@ -161,10 +156,8 @@ pub fn check_imported_policies(validator: &mut SchemaValidator) -> Result<(), St
 }
 
 pub fn check_dry_runs(validator: &mut SchemaValidator) -> Result<(), String> {
-    let roots = recordings();
-    let (_, root) = roots.iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
-    let words = ["experiment", "docs/experiment.toml", "--dry-run", "--root", root.as_str()];
-    let dry_run = |more: &[&str]| printed(&[&words[..], more].concat());
+    let words = ["experiment", "docs/experiment.toml", "--dry-run"];
+    let dry_run = |more: &[&str]| printed_on("6.12-rt-smt", &[&words[..], more].concat());
     let documents = vec![dry_run(&[]), dry_run(&["--reboot"])];
     assert_ne!(documents[0]["skipped"], documents[1]["skipped"]);
     validator.check_schema("dry-run.schema.json", documents, "/schema");

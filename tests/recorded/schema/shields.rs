@@ -2,8 +2,10 @@
 //! `verify --fix` print.
 //! `tests/recorded/roundtrip/documents.rs` validates the documents of all kinds of changes.
 
-use super::{SchemaValidator, printed, printed_with_state, recordings};
-use cpushield::apply::{self, AppliedPlan, AppliedPolicy, AppliedShield, ShieldEffect};
+use super::{SchemaValidator, printed_on, printed_on_each, printed_with_state};
+use crate::recordings;
+use crate::roundtrip::bench::Bench;
+use cpushield::apply::{AppliedPlan, AppliedPolicy, AppliedShield, ShieldEffect};
 use cpushield::boot::InitSystem;
 use cpushield::documents::evidence::VerifyDocument;
 use cpushield::documents::fix_report::{
@@ -16,31 +18,24 @@ use cpushield::run::{MovedProcess, MovedProcesses};
 use cpushield::workflow::every_boot::{
     self, DisabledShield, Enabled, EnabledPolicy, EnabledShield,
 };
-use cpushield_linux::{CpuSet, Host, Store};
-use cpushield_simulator::Simulated;
+use cpushield_linux::CpuSet;
 use serde_json::json;
-use std::process::Command;
+
+/// The recorded machine of the shields.
+const MACHINE: &str = "6.12-rt-smt";
 
 pub fn check_shields(validator: &mut SchemaValidator) -> Result<(), String> {
-    let dir = std::env::temp_dir().join(format!("cpushield-schema-shields-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let roots = recordings();
-    let (_, root) = roots.iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
-    // The recording keeps links and modes: --no-preserve makes its files writable.
-    let mut copy = Command::new("cp");
-    copy.args(["-R", "--no-preserve=mode", root]).arg(dir.join("root"));
-    assert!(copy.status().unwrap().success());
-    let host = Host::recorded(&dir.join("root")).unwrap().simulated();
-    let plan: Plan = serde_json::from_value(printed(&["plan", "--root", root])).unwrap();
-    let applied = apply::apply(&host, &Store::new(&dir.join("state")), &plan, &mut |_| {}).unwrap();
-    let copied = dir.join("root").display().to_string();
+    let plan: Plan = serde_json::from_value(printed_on(MACHINE, &["plan"])).unwrap();
+    let bench = Bench::of_recording(&recordings::root(MACHINE)).into_files();
+    let applied = bench.apply(&bench.host(), &plan).unwrap();
+    let dir = &bench.scratch.0;
+    let root = dir.join("root").display().to_string();
     let printed_here =
-        |subcommand| printed_with_state(&[subcommand, "--root", &copied], &dir.join("state"));
+        |subcommand| printed_with_state(&[subcommand, "--root", &root], &dir.join("state"));
     let status = printed_here("status");
     assert_eq!(status["shields"].as_array().map(Vec::len), Some(1), "{status}");
     let undone = printed_here("undo");
     assert!(undone["shields"][0]["steps"][0].is_object(), "{undone}");
-    std::fs::remove_dir_all(&dir).unwrap();
     let shields = [ShieldEffect::Made, ShieldEffect::Changed, ShieldEffect::Kept].map(|what| {
         AppliedShield { what, applied: applied.clone(), plan: plan.clone(), before: None }
     });
@@ -49,8 +44,7 @@ pub fn check_shields(validator: &mut SchemaValidator) -> Result<(), String> {
     validator.check_schema("apply.schema.json", applied, "/schema");
     let policy = vec![serde_json::to_value(policy).unwrap()];
     validator.check_schema("apply-all.schema.json", policy, "/schema");
-    let without = recordings().into_iter().map(|(_, root)| printed(&["status", "--root", &root]));
-    let status = [status].into_iter().chain(without).collect();
+    let status = [vec![status], printed_on_each(&["status"])].concat();
     validator.check_schema("status.schema.json", status, "/shields/0/state/sentence");
     validator.check_schema("undo.schema.json", vec![undone], "/schema");
     Ok(())
@@ -58,9 +52,7 @@ pub fn check_shields(validator: &mut SchemaValidator) -> Result<(), String> {
 
 /// A shield of a recorded machine, as `apply` reports it.
 fn applied_plan() -> AppliedPlan {
-    let roots = recordings();
-    let (_, root) = roots.iter().find(|(name, _)| name == "6.12-rt-smt").unwrap();
-    let plan: Plan = serde_json::from_value(printed(&["plan", "--root", root])).unwrap();
+    let plan: Plan = serde_json::from_value(printed_on(MACHINE, &["plan"])).unwrap();
     AppliedPlan::new(plan.shield, "/var/lib/cpushield/journal.json".to_owned())
 }
 
