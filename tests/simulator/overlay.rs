@@ -1,5 +1,5 @@
-//! [`Overlay`]: a recorded machine, and over it what has changed since, in memory. Many tests share
-//! one recording, and none copies or changes it.
+//! [`Overlay`]: a machine in memory. It is a recording, or nothing, and over it what has changed
+//! since. Many tests share one recording, and none copies or changes it.
 
 use crate::Simulated;
 use cpushield_linux::errno::{EEXIST, EINVAL, EISDIR, ELOOP, ENOENT, ENOTDIR, ENOTEMPTY};
@@ -8,8 +8,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// The root of a machine in memory. No path below this device leads to a file, so a test that goes
+/// around the machine fails, and cannot change a recording.
+const NOWHERE: &str = "/dev/null";
 
 /// The maximum number of links in one path, which is the kernel's limit too.
 const LINKS_MAX: usize = 40;
@@ -77,19 +81,24 @@ type Changes = BTreeMap<String, Option<Entry>>;
 /// A recording, and over it what has changed since. A clone is the same machine.
 #[derive(Debug, Clone)]
 pub struct Overlay {
-    /// The directory of the recording, which is only read.
-    root: PathBuf,
     base: Arc<Base>,
     changes: Arc<Mutex<Changes>>,
 }
 
 impl Overlay {
+    /// A machine without files.
+    pub fn empty() -> Overlay {
+        let mut base = Base::default();
+        base.put("/", directory());
+        Overlay { base: Arc::new(base), changes: Arc::default() }
+    }
+
     /// Reads a recording.
     pub fn of_recording(root: &Path) -> Overlay {
         let mut base = Base::default();
         base.put("/", directory());
         base.put_below(root, "").unwrap();
-        Overlay { root: root.to_owned(), base: Arc::new(base), changes: Arc::default() }
+        Overlay { base: Arc::new(base), changes: Arc::default() }
     }
 
     /// A machine that has changed like this one, and from now on changes alone.
@@ -98,7 +107,7 @@ impl Overlay {
     }
 
     pub fn host(&self) -> Host {
-        Host::of_files(self.root.clone(), Box::new(self.clone())).unwrap().simulated()
+        Host::of_files(NOWHERE.into(), Box::new(self.clone())).unwrap().simulated()
     }
 
     /// Every path, with what is there.
@@ -123,6 +132,15 @@ impl Overlay {
             }
         }
         changes.insert(path.to_owned(), Some(Entry { node, access: access_of(0o644) }));
+    }
+
+    /// Removes a path and all below it.
+    pub fn remove(&self, path: &str) {
+        let below = format!("{path}/");
+        let mut gone = self.all().into_keys().collect::<Vec<_>>();
+        gone.retain(|at| at == path || at.starts_with(&below));
+        assert!(!gone.is_empty(), "nothing is at {path}");
+        self.changes().extend(gone.into_iter().map(|at| (at, None)));
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {

@@ -1,7 +1,7 @@
 //! An active shield is amended: foreign changes are repaired, more settings are changed, and undo
 //! still restores the values from before the shield.
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::trees::{affinity, machines, step, v2, v2_plan, write};
 use cpushield::apply::{self, AmendError, AmendedShield, ChangeFate, UndoneShield};
 use cpushield::change::{Change, Outcome, ValueComparison};
@@ -14,7 +14,7 @@ use std::fs;
 const MORE: &str = "/proc/sys/kernel/numa_balancing";
 
 fn with_more(mut tree: Tree) -> Tree {
-    tree.insert(MORE.trim_start_matches('/').into(), Some(b"1\n".to_vec()));
+    tree.insert(MORE[1..].into(), file("1\n"));
     tree
 }
 
@@ -181,19 +181,17 @@ fn undo_restores_every_byte_after_a_kill_before_any_write_of_an_amendment() {
 
 #[test]
 fn a_journal_truncated_in_an_amendment_is_enough_for_undo() {
-    let (bench, before) = meddled(&v2(), &v2_plan());
-    let opened = fs::read(bench.journal()).unwrap().len();
-    amend(&bench, &bench.host()).unwrap();
-    let (full, amended) = (fs::read(bench.journal()).unwrap(), bench.tree());
+    let (amended, before) = meddled(&v2(), &v2_plan());
+    let opened = fs::read(amended.journal()).unwrap().len();
+    amend(&amended, &amended.host()).unwrap();
+    let full = fs::read(amended.journal()).unwrap();
     let begin = opened + full[opened..].iter().position(|b| *b == b'\n').unwrap() + 1;
     for len in (begin..full.len()).step_by(13) {
+        let bench = amended.copy();
         fs::write(bench.journal(), &full[..len]).unwrap();
         let when = format!("{len} bytes");
         undo(&bench, &when);
         same(&before, &bench.tree(), &when);
-        let again = Bench::of(&amended);
-        fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
-        fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
     }
 }
 

@@ -1,4 +1,4 @@
-//! A machine as files on which apply and undo run, and the comparison of two of them.
+//! A machine on which apply and undo run, and the comparison of two of them.
 
 use cpushield::apply::{self, ApplyError};
 use cpushield::plan::Plan;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A directory of one test, removed at its end.
 pub struct Scratch(pub PathBuf);
@@ -32,34 +32,33 @@ impl Drop for Scratch {
     }
 }
 
-/// A machine, and a state directory. A recording is read once for all tests and changes in memory.
-/// Other machines are files, which the program itself can use too.
+/// A machine in memory, and a state directory. A recording is read once for all tests.
 pub struct Bench {
     pub scratch: Scratch,
-    recorded: Option<Overlay>,
+    /// `None` if the machine is files, for the program itself.
+    machine: Option<Overlay>,
 }
 
-/// Files with their bytes, and directories with none.
-pub type Tree = BTreeMap<PathBuf, Option<Vec<u8>>>;
+/// Files with their bytes, links with their targets, and directories with nothing.
+pub type Tree = BTreeMap<String, Option<Arc<[u8]>>>;
+
+/// A file of a tree.
+pub fn file(text: impl AsRef<[u8]>) -> Option<Arc<[u8]>> {
+    Some(text.as_ref().into())
+}
 
 impl Bench {
     pub fn of(tree: &Tree) -> Bench {
-        let bench = Bench { scratch: Scratch::new(), recorded: None };
+        let bench = Bench { scratch: Scratch::new(), machine: Some(Overlay::empty()) };
         bench.add(tree);
         bench
     }
 
     /// More files.
     pub fn add(&self, tree: &Tree) {
-        for (path, text) in tree {
-            let place = self.scratch.0.join("root").join(path);
-            match text {
-                Some(text) => {
-                    fs::create_dir_all(place.parent().unwrap()).unwrap();
-                    fs::write(place, text).unwrap();
-                }
-                None => fs::create_dir_all(place).unwrap(),
-            }
+        for (path, bytes) in tree {
+            let node = bytes.clone().map_or(Node::Directory, Node::File);
+            self.put_node(&format!("/{path}"), node);
         }
     }
 
@@ -69,49 +68,77 @@ impl Bench {
         let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
         let made = || Overlay::of_recording(root);
         let recorded = read.entry(root.to_owned()).or_insert_with(made).fork();
-        Bench { scratch: Scratch::new(), recorded: Some(recorded) }
+        Bench { scratch: Scratch::new(), machine: Some(recorded) }
     }
 
-    /// This recorded machine as files, for the program itself.
+    /// This machine as files, for the program itself.
     pub fn into_files(mut self) -> Bench {
-        for (path, node) in self.recorded.take().unwrap().all() {
-            let place = self.scratch.0.join(format!("root{path}"));
-            match node {
+        for (path, node) in self.machine.take().unwrap().all() {
+            self.put_node(&path, node);
+        }
+        self
+    }
+
+    /// A copy of this machine in memory and of its state directory.
+    pub fn copy(&self) -> Bench {
+        let machine = Some(self.machine.as_ref().unwrap().fork());
+        let copy = Bench { scratch: Scratch::new(), machine };
+        if let Ok(entries) = fs::read_dir(self.scratch.0.join("state")) {
+            let state = copy.scratch.0.join("state");
+            fs::create_dir(&state).unwrap();
+            for entry in entries.map(Result::unwrap) {
+                fs::copy(entry.path(), state.join(entry.file_name())).unwrap();
+            }
+        }
+        copy
+    }
+
+    pub fn host(&self) -> Host {
+        match &self.machine {
+            Some(machine) => machine.host(),
+            None => Host::recorded(&self.local("/")).unwrap().simulated(),
+        }
+    }
+
+    /// Where a file of the machine is, if it is files.
+    fn local(&self, path: &str) -> PathBuf {
+        self.scratch.0.join(format!("root{path}"))
+    }
+
+    fn put_node(&self, path: &str, node: Node) {
+        let Some(machine) = &self.machine else {
+            let place = self.local(path);
+            fs::create_dir_all(place.parent().unwrap()).unwrap();
+            return match node {
                 Node::Directory => fs::create_dir_all(place),
                 Node::File(bytes) => fs::write(place, bytes),
                 Node::Link(target) => std::os::unix::fs::symlink(target, place),
             }
             .unwrap();
-        }
-        self
-    }
-
-    /// A copy of this machine and of its state directory.
-    pub fn copy(&self) -> Bench {
-        let scratch = Scratch::new();
-        let recorded = self.recorded.as_ref().map(Overlay::fork);
-        for part in ["root", "state"].map(Path::new) {
-            let from = self.scratch.0.join(part);
-            if from.is_dir() {
-                copy_below(&from, &scratch.0.join(part));
-            }
-        }
-        Bench { scratch, recorded }
-    }
-
-    pub fn host(&self) -> Host {
-        match &self.recorded {
-            Some(machine) => machine.host(),
-            None => Host::recorded(&self.scratch.0.join("root")).unwrap().simulated(),
-        }
+        };
+        machine.put(path, node);
     }
 
     /// Sets the text of a file as another process does, or as the recording should have had it.
     pub fn put(&self, path: &str, text: &str) {
-        match &self.recorded {
-            Some(machine) => machine.put(path, Node::File(text.as_bytes().into())),
-            None => self.add(&Tree::from([(path[1..].into(), Some(text.into()))])),
-        }
+        self.put_node(path, Node::File(text.as_bytes().into()));
+    }
+
+    /// Makes a directory, and those above it.
+    pub fn make_dir(&self, path: &str) {
+        self.put_node(path, Node::Directory);
+    }
+
+    /// Changes the text of a file. It must have what is replaced.
+    pub fn replace(&self, path: &str, from: &str, to: &str) {
+        let text = self.text(path).unwrap();
+        assert!(text.contains(from), "{path}: {text}");
+        self.put(path, &text.replace(from, to));
+    }
+
+    /// From now on, the kernel answers these calls with errors: lines of `errors.tsv`.
+    pub fn answer(&self, lines: &str) {
+        self.put("/errors.tsv", &(self.text("/errors.tsv").unwrap_or_default() + lines));
     }
 
     /// The text of a file; `None` if there is none.
@@ -119,9 +146,18 @@ impl Bench {
         self.host().read(path).ok()
     }
 
-    /// Puts a symbolic link into a recorded machine.
+    /// Puts a symbolic link at a path.
     pub fn link(&self, path: &str, target: &str) {
-        self.recorded.as_ref().unwrap().put(path, Node::Link(target.to_owned()));
+        self.put_node(path, Node::Link(target.to_owned()));
+    }
+
+    /// Removes a path and all below it.
+    pub fn remove(&self, path: &str) {
+        match (&self.machine, self.local(path)) {
+            (Some(machine), _) => machine.remove(path),
+            (None, place) if place.is_dir() => fs::remove_dir_all(place).unwrap(),
+            (None, place) => fs::remove_file(place).unwrap(),
+        }
     }
 
     pub fn store(&self) -> Store {
@@ -137,73 +173,35 @@ impl Bench {
     }
 
     pub fn tree(&self) -> Tree {
-        if let Some(machine) = &self.recorded {
-            let hidden = |path: &str| path.starts_with("/asked_cpus");
-            let all = machine.all().into_iter().filter(|(path, _)| path != "/" && !hidden(path));
-            let bytes = |node| match node {
-                Node::File(bytes) => Some(bytes.to_vec()),
-                Node::Link(target) => Some(target.into_bytes()),
-                Node::Directory => None,
-            };
-            return all.map(|(path, node)| (path[1..].into(), bytes(node))).collect();
-        }
-        let root = self.scratch.0.join("root");
-        let mut tree = Tree::new();
-        read_below(&root, &root, &mut tree);
-        tree
-    }
-}
-
-fn copy_below(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let (path, kind) = (entry.path(), entry.file_type().unwrap());
-        let place = to.join(entry.file_name());
-        if kind.is_symlink() {
-            std::os::unix::fs::symlink(fs::read_link(&path).unwrap(), &place).unwrap();
-        } else if kind.is_dir() {
-            copy_below(&path, &place);
-        } else {
-            // Not fs::copy: read-only files of the tree must be writable in the copy.
-            fs::write(&place, fs::read(&path).unwrap()).unwrap();
-        }
-    }
-}
-
-fn read_below(root: &Path, dir: &Path, tree: &mut Tree) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.strip_prefix(root).unwrap().to_owned();
-        if name == Path::new("asked_cpus") {
-            // The mask that the kernel remembers can neither be read nor reset.
-            continue;
-        }
-        if path.is_symlink() {
-            let target = fs::read_link(&path).unwrap();
-            tree.insert(name, Some(target.as_os_str().as_encoded_bytes().to_vec()));
-        } else if path.is_dir() {
-            tree.insert(name, None);
-            read_below(root, &path, tree);
-        } else {
-            tree.insert(name, Some(fs::read(&path).unwrap()));
-        }
+        let files = || Overlay::of_recording(&self.local("/"));
+        let all = self.machine.clone().unwrap_or_else(files).all().into_iter();
+        // The mask that the kernel remembers can neither be read nor reset.
+        let seen = all.filter(|(path, _)| path != "/" && !path.starts_with("/asked_cpus"));
+        let bytes = |node| match node {
+            Node::File(bytes) => Some(bytes),
+            Node::Link(target) => Some(target.into_bytes().into()),
+            Node::Directory => None,
+        };
+        seen.map(|(path, node)| (path[1..].to_owned(), bytes(node))).collect()
     }
 }
 
 #[track_caller]
 pub fn same(before: &Tree, after: &Tree, when: &str) {
-    let paths = before.keys().chain(after.keys());
-    let text = |tree: &Tree, path: &PathBuf| match tree.get(path) {
+    if before == after {
+        return;
+    }
+    let text = |tree: &Tree, path: &String| match tree.get(path) {
         Some(Some(bytes)) => String::from_utf8_lossy(bytes).into_owned(),
         Some(None) => "(directory)".to_owned(),
         None => "(absent)".to_owned(),
     };
-    let differing: BTreeMap<String, (String, String)> = paths
+    let paths = before.keys().chain(after.keys());
+    let differing: BTreeMap<&String, (String, String)> = paths
         .filter(|path| before.get(*path) != after.get(*path))
-        .map(|path| (path.display().to_string(), (text(before, path), text(after, path))))
+        .map(|path| (path, (text(before, path), text(after, path))))
         .collect();
-    assert!(differing.is_empty(), "{when}: {differing:#?}");
+    panic!("{when}: {differing:#?}");
 }
 
 /// Whether `CPUSHIELD_EVERY_WRITE` is set, as `make test-all` does.

@@ -7,7 +7,6 @@ use cpushield::apply::ShieldNote;
 use cpushield::documents::process_note::ProcessNote;
 use cpushield::run::{CpuAssignment, NoPlaceReason};
 use cpushield_linux::SchedPolicy;
-use std::fs;
 
 const DEADLINE: SchedPolicy =
     SchedPolicy::Deadline { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 };
@@ -51,9 +50,7 @@ fn a_program_with_a_deadline_that_the_kernel_does_not_move_is_reported() {
     shield(&bench, "a", "2-3");
     add(&bench, "a", FIRST, CpuAssignment::All).unwrap();
     bench.host().set_scheduling(FIRST, DEADLINE).unwrap();
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let text = fs::read_to_string(&errors).unwrap_or_default();
-    fs::write(&errors, format!("{text}set-affinity\t/proc/{FIRST}\tEBUSY\n")).unwrap();
+    bench.answer(&format!("set-affinity\t/proc/{FIRST}\tEBUSY\n"));
     let (mut change, new) = version(&bench, "a", "3");
     change.prepare(&bench.host(), &bench.store()).unwrap();
     assert!(replace(&bench, &bench.host(), &new));

@@ -12,7 +12,6 @@ use cpushield::run::{
 };
 use cpushield_linux::{CpuSet, Host, SchedPolicy};
 use cpushield_simulator::{InjectedFault, Simulated};
-use std::path::Path;
 
 /// The kernel's threads with their CPUs and priorities, as on a PREEMPT_RT kernel.
 const KERNEL_THREADS: &[(i32, &str, &str, u32)] = &[
@@ -212,15 +211,14 @@ fn a_program_that_would_starve_the_kernel_is_not_moved() {
     shield(&bench, "a", "2");
     add(&bench, "a", FIRST, ONE).unwrap();
     let before = bench.tree();
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let text = std::fs::read_to_string(&errors).unwrap();
-    std::fs::write(&errors, format!("{text}set-scheduling\t/proc/16\tEPERM\n")).unwrap();
+    let errors = bench.text("/errors.tsv").unwrap();
+    bench.answer("set-scheduling\t/proc/16\tEPERM\n");
     let (mut change, _) = version(&bench, "a", "3");
     let error = change.prepare(&bench.host(), &bench.store()).unwrap_err();
     let RunError::InTheWay { threads, .. } = &error else { panic!("{error}") };
     assert_eq!((threads.len(), threads[0].tid), (1, FIRST));
     assert!(threads[0].reason.is_unsafe(), "{error}");
-    std::fs::write(&errors, text).unwrap();
+    bench.put("/errors.tsv", &errors);
     same(&before, &bench.tree(), "refused");
     // A priority that leaves no room above it.
     bench.host().set_scheduling(FIRST, SchedPolicy::Fifo { priority: 99 }).unwrap();
@@ -287,7 +285,7 @@ fn a_killed_change_that_is_ended_places_the_programs_as_the_change_does() {
 /// The machine without the masks of tasks that the shield has moved out of its way.
 fn programs(mut tree: Tree) -> Tree {
     for tid in [200, 201, 202] {
-        tree.remove(Path::new(&format!("proc/{tid}/status")));
+        tree.remove(&format!("proc/{tid}/status"));
     }
     tree
 }
@@ -383,7 +381,7 @@ fn a_kernel_thread_stays_raised_for_the_second_of_two_programs() {
     assert_eq!(raised(&bench), [("ksoftirqd/3", 51), ("rcuc/3", 51), ("rcub/0", 51)]);
     run::remove(&bench.host(), &bench.store(), &place(&bench, "a"), SECOND).unwrap();
     assert_eq!(raised(&bench), []);
-    assert!(bench.tree().contains_key(Path::new("sys/fs/cgroup/cpushield_a")));
+    assert!(bench.tree().contains_key("sys/fs/cgroup/cpushield_a"));
 }
 
 /// A shield with both programs, and the machine before.

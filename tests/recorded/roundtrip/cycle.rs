@@ -1,6 +1,6 @@
 //! A CPU goes offline and online again: side effects of the kernel are restored.
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::trees;
 use cpushield::apply::OriginalState;
 use cpushield::apply::journal::ApplyJournal;
@@ -23,7 +23,7 @@ fn machine() -> Tree {
         ("sys/devices/system/cpu/cpu3/cpuidle/state2/disable", "1\n"),
         ("sys/devices/system/machinecheck/machinecheck3/northbridge/dram/threshold_limit", "9\n"),
     ] {
-        tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+        tree.insert(path.into(), file(text));
     }
     tree
 }
@@ -74,7 +74,7 @@ fn the_resctrl_group_and_the_queues_are_restored_when_the_cpu_is_online_again() 
     assert_eq!(outcome(&applied), (&Outcome::Changed, Some("1"), None));
     // Affinities of tasks are saved and restored by a separate step.
     let but_for_tasks = |mut tree: Tree| {
-        tree.retain(|path, _| !path.ends_with("status"));
+        tree.retain(|path, _| !path.ends_with("/status"));
         tree
     };
     same(&but_for_tasks(before.clone()), &but_for_tasks(bench.tree()), "the CPU is back");
@@ -88,9 +88,8 @@ fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
     let before = bench.tree();
     // The queue is written once more after each failure, so both writes are refused.
     let path = "write\t/sys/class/net/eth0/queues/tx-0/xps_cpus\tEBUSY\n";
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let kept = fs::read_to_string(&errors).unwrap();
-    fs::write(&errors, format!("{kept}{path}")).unwrap();
+    let kept = bench.text("/errors.tsv").unwrap();
+    bench.answer(path);
     let applied = bench.apply(&bench.host(), &plan()).unwrap();
     let (path, why) = (
         "/sys/class/net/eth0/queues/tx-0/xps_cpus".to_owned(),
@@ -106,7 +105,7 @@ fn unrestored_side_effects_are_reported_and_undo_restores_only_those() {
     assert_eq!(undone.failed().count(), 1, "{undone:#?}");
     // Another process moves an interrupt that was already restored: its change is kept.
     bench.host().write("/proc/irq/24/smp_affinity_list", "1").unwrap();
-    fs::write(&errors, kept).unwrap();
+    bench.put("/errors.tsv", &kept);
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     assert_eq!(bench.host().read_line("/proc/irq/24/smp_affinity_list").unwrap(), "1");
@@ -130,9 +129,8 @@ fn after_a_kill_before_the_cpu_went_offline_nothing_else_is_written() {
 #[test]
 fn a_cpu_that_is_the_whole_of_a_v1_cpuset_stays_online() {
     let mut tree = machine();
-    for (file, text) in [("tasks", "200\n"), ("cgroup.procs", "200\n"), ("cpuset.cpus", "3\n")] {
-        let path = format!("sys/fs/cgroup/cpuset/mine/{file}");
-        tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    for (name, text) in [("tasks", "200\n"), ("cgroup.procs", "200\n"), ("cpuset.cpus", "3\n")] {
+        tree.insert(format!("sys/fs/cgroup/cpuset/mine/{name}"), file(text));
     }
     let bench = Bench::of(&tree);
     let mut plan = plan();

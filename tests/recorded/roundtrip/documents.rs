@@ -20,7 +20,7 @@ fn printed(bench: &Bench, subcommand: &str) -> Value {
 
 /// The documents of one shield: of `apply`, of `status`, and of `undo`.
 fn documents((_, tree, plan): (&str, Tree, Plan)) -> [Value; 3] {
-    let bench = Bench::of(&tree);
+    let bench = Bench::of(&tree).into_files();
     let applied = bench.apply(&bench.host(), &plan).unwrap();
     let status = printed(&bench, "status");
     [serde_json::to_value(applied).unwrap(), status, printed(&bench, "undo")]

@@ -1,7 +1,7 @@
 //! A fair server that the kernel refuses to disable, because it lost count of its bandwidth
 //! (6.12).
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::trees;
 use cpushield::apply::{self, ApplyError, ChangeFate};
 use cpushield::change::{Change, Outcome, ValueComparison};
@@ -13,7 +13,7 @@ const PARTITION: &str = "/sys/fs/cgroup/cpushield/cpuset.cpus.partition";
 
 fn machine() -> (Tree, Plan) {
     let mut tree = trees::v2();
-    tree.insert(SERVER.trim_start_matches('/').into(), Some(b"50000000\n".to_vec()));
+    tree.insert(SERVER[1..].into(), file("50000000\n"));
     let mut plan = trees::v2_plan();
     let mut step = plan.steps[0].clone();
     let (path, value) = (SERVER.to_owned(), "0".to_owned());
@@ -34,7 +34,7 @@ fn outcomes(applied: &apply::AppliedPlan) -> Vec<&Outcome> {
 fn a_busy_fair_server_is_reported_and_a_kill_at_any_write_loses_nothing() {
     let (mut tree, plan) = machine();
     let errors = format!("write\t{SERVER}\tEBUSY\n");
-    tree.insert("errors.tsv".into(), Some(errors.into_bytes()));
+    tree.insert("errors.tsv".into(), file(errors));
     let bench = Bench::of(&tree);
     let (before, host) = (bench.tree(), bench.host());
     let applied = bench.apply(&host, &plan).unwrap();

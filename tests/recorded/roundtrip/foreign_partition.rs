@@ -2,18 +2,16 @@
 //! while a shield is active, those of tasks that apply did not see, and those of an
 //! offline CPU.
 
-use super::bench::{Bench, Tree};
+use super::bench::{Bench, Tree, file};
 use super::requested::born;
 use super::trees::{Task, remembering, v2, v2_plan};
 use cpushield::apply::{self, ChangeFate, UndoneShield};
 use std::collections::BTreeMap;
-use std::fs;
 
 const FOREIGN: &str = "/sys/fs/cgroup/foo";
 
 fn with_cpusets(mut tree: Tree) -> Bench {
-    let enabled = b"cpuset memory pids\n".to_vec();
-    tree.insert("sys/fs/cgroup/cgroup.subtree_control".into(), Some(enabled));
+    tree.insert("sys/fs/cgroup/cgroup.subtree_control".into(), file("cpuset memory pids\n"));
     for (name, text) in [
         ("cgroup.controllers", "cpuset memory pids\n"),
         ("cpuset.cpus", "\n"),
@@ -22,7 +20,7 @@ fn with_cpusets(mut tree: Tree) -> Bench {
         ("cpuset.cpus.partition", "member\n"),
         ("cpuset.mems", "\n"),
     ] {
-        tree.insert(format!("sys/fs/cgroup/mine/{name}").into(), Some(text.as_bytes().to_vec()));
+        tree.insert(format!("sys/fs/cgroup/mine/{name}"), file(text));
     }
     Bench::of(&tree)
 }
@@ -87,11 +85,9 @@ fn tasks_without_an_original_do_not_keep_the_housekeeping_cpus() {
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     // The journal knows none of these tasks: as if apply had seen them with other numbers.
     for (tid, _) in masks(&bench) {
-        let root = bench.scratch.0.join("root/proc");
-        for file in [format!("{tid}/stat"), format!("{tid}/task/{tid}/stat")] {
-            let text = fs::read_to_string(root.join(&file)).unwrap();
-            let other = text.replace(&format!(" {} ", tid * 10), &format!(" {} ", tid * 10 + 5));
-            fs::write(root.join(&file), other).unwrap();
+        let (started, other) = (format!(" {} ", tid * 10), format!(" {} ", tid * 10 + 5));
+        for path in [format!("/proc/{tid}/stat"), format!("/proc/{tid}/task/{tid}/stat")] {
+            bench.replace(&path, &started, &other);
         }
     }
     undo(&bench);
@@ -103,7 +99,7 @@ fn tasks_without_an_original_do_not_keep_the_housekeeping_cpus() {
 fn an_offline_cpu_is_named_and_its_task_gets_it_back_from_the_next_undo() {
     let mut tree = v2();
     Task::new(50, "irq/24-eth0", 0x0020_8040, "1").put(&mut tree);
-    let online = Some(b"1\n".to_vec());
+    let online = file("1\n");
     tree.insert("sys/devices/system/cpu/cpu1/online".into(), online);
     let bench = Bench::of(&tree);
     bench.apply(&bench.host(), &v2_plan()).unwrap();
@@ -127,10 +123,9 @@ fn the_thread_of_an_interrupt_on_a_cpu_of_a_foreign_partition_is_left_to_the_ker
     Task::new(50, "irq/24-eth0", 0x0020_8040, "2").put(&mut tree);
     let bench = with_cpusets(tree);
     // The kernel puts the thread back on the CPU of its interrupt when the next one arrives.
-    let status = bench.scratch.0.join("root/proc/50/status");
-    let on_its_cpu = fs::read(&status).unwrap();
+    let on_its_cpu = bench.text("/proc/50/status").unwrap();
     begin_partition(&bench);
-    fs::write(&status, on_its_cpu).unwrap();
+    bench.put("/proc/50/status", &on_its_cpu);
     assert_eq!(masks(&bench)[&50], "2");
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     // The partition of the shield: the kernel writes the masks of all tasks outside.

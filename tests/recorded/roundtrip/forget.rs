@@ -74,7 +74,7 @@ fn undo_without_a_name_completes_the_undo_that_was_interrupted() {
 #[test]
 fn undo_releases_programs_although_another_process_holds_the_lock_at_first() {
     let (tree, plan) = (trees::v2(), trees::v2_plan());
-    let bench = Bench::of(&tree);
+    let bench = Bench::of(&tree).into_files();
     let before = bench.tree();
     bench.apply(&bench.host(), &plan).unwrap();
     let place = ShieldPlacement::new(&bench.host(), &plan);

@@ -1,6 +1,6 @@
 //! A real-time task occupies a CPU: no step waits for a thread of that CPU.
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::trees::{self, Task};
 use cpushield::apply::{self, AppliedPlan, ApplyError, ChangeFate, UndoError};
 use cpushield::change::{Change, Outcome, ValueComparison};
@@ -23,7 +23,7 @@ const RCU: i32 = 16;
 fn busy(fair_server: &str) -> Tree {
     let mut tree = trees::v2();
     let mut put = |path: &str, text: &str| {
-        tree.insert(path.trim_start_matches('/').into(), Some(text.as_bytes().to_vec()));
+        tree.insert(path[1..].into(), file(text));
     };
     put(WATCHDOG, "0-3\n");
     put(FAIR_SERVER, &format!("{fair_server}\n"));
@@ -76,8 +76,7 @@ fn refused(applied: &AppliedPlan) -> Vec<(&str, &str)> {
 #[test]
 fn a_step_that_would_wait_for_a_busy_cpu_is_refused_naming_the_task() {
     let mut tree = busy("0");
-    let off: Option<Vec<u8>> = Some(b"-1\n".to_vec());
-    tree.insert(RT_RUNTIME.trim_start_matches('/').into(), off);
+    tree.insert(RT_RUNTIME[1..].into(), file("-1\n"));
     let bench = Bench::of(&tree);
     let before = bench.tree();
     let applied = bench.apply(&bench.host(), &plan(steps())).unwrap();
@@ -117,8 +116,7 @@ fn only_the_ext_server_gives_time_to_the_threads_of_a_sched_ext_scheduler() {
     let files = |ext: &str, all: &str| {
         let mut tree = busy("50000000");
         for (path, text) in [(EXT_SERVER, ext), (SWITCH_ALL, all)] {
-            let text = format!("{text}\n").into_bytes();
-            tree.insert(path.trim_start_matches('/').into(), Some(text));
+            tree.insert(path[1..].into(), file(format!("{text}\n")));
         }
         tree
     };
@@ -147,8 +145,7 @@ fn run_names_the_server_that_has_the_threads_of_the_kernel() {
     let said = |files: &[(&str, &str)]| {
         let mut tree = busy("50000000");
         for (path, text) in files {
-            let text = format!("{text}\n").into_bytes();
-            tree.insert(path.trim_start_matches('/').into(), Some(text));
+            tree.insert(path[1..].into(), file(format!("{text}\n")));
         }
         run::limits(&Bench::of(&tree).host(), &CpuSet::single(3))
     };
@@ -164,10 +161,7 @@ fn run_names_the_server_that_has_the_threads_of_the_kernel() {
 
 /// Whether `spin` runs.
 fn set_state(bench: &Bench, from: &str, to: &str) {
-    let place = bench.scratch.0.join(format!("root/proc/{SPIN}/task/{SPIN}/stat"));
-    let text = std::fs::read_to_string(&place).unwrap();
-    assert!(text.contains(from), "{text}");
-    std::fs::write(place, text.replacen(from, to, 1)).unwrap();
+    bench.replace(&format!("/proc/{SPIN}/task/{SPIN}/stat"), from, to);
 }
 
 #[test]
@@ -193,8 +187,7 @@ fn undo_restores_thread_time_before_settings_that_wait_for_threads() {
 #[test]
 fn steps_that_would_block_are_left_reported_and_completed_by_a_later_undo() {
     let mut tree = busy("0");
-    let off: Option<Vec<u8>> = Some(b"-1\n".to_vec());
-    tree.insert(RT_RUNTIME.trim_start_matches('/').into(), off);
+    tree.insert(RT_RUNTIME[1..].into(), file("-1\n"));
     let bench = Bench::of(&tree);
     let before = bench.tree();
     set_state(&bench, ") R", ") S");
@@ -218,7 +211,7 @@ fn steps_that_would_block_are_left_reported_and_completed_by_a_later_undo() {
 fn busy_on_own_node() -> (Bench, Tree) {
     let mut tree = busy("0");
     let mut put = |path: &str, text: &str| {
-        tree.insert(path.trim_start_matches('/').into(), Some(text.as_bytes().to_vec()));
+        tree.insert(path[1..].into(), file(text));
     };
     put(RT_RUNTIME, "-1\n");
     put("/sys/fs/cgroup/cpuset.mems.effective", "0-1\n");
@@ -260,7 +253,7 @@ fn a_group_with_its_own_memory_is_left_by_an_undo_until_the_busy_program_ends() 
     // The CPUs of the group stay shielded, so affinities with them cannot come back yet.
     let control = "/sys/fs/cgroup/cgroup.subtree_control";
     assert_eq!(failed, ["affinities of all tasks", control, GROUP]);
-    assert!(bench.tree().contains_key(std::path::Path::new(GROUP.trim_start_matches('/'))));
+    assert!(bench.tree().contains_key(&GROUP[1..]));
     set_state(&bench, ") R", ") S");
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
@@ -268,8 +261,8 @@ fn a_group_with_its_own_memory_is_left_by_an_undo_until_the_busy_program_ends() 
     // Where undo puts a program of the group: among those of the root.
     let mut after = bench.tree();
     for tree in [&mut before, &mut after] {
-        tree.remove(std::path::Path::new("sys/fs/cgroup/cgroup.procs"));
-        tree.retain(|path, _| !path.starts_with(format!("proc/{SPIN}")));
+        tree.remove("sys/fs/cgroup/cgroup.procs");
+        tree.retain(|path, _| !path.starts_with(&format!("proc/{SPIN}/")));
     }
     same(&before, &after, "undone after the program");
 }
@@ -315,13 +308,6 @@ fn without_a_cgroup_the_programs_of_a_shield_are_those_started_on_its_cpus_since
     assert_eq!(policies, [50, 0, 50]);
 }
 
-/// From now on, the kernel answers a call about a task with an error.
-fn answers(bench: &Bench, line: &str) {
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let kept = std::fs::read_to_string(&errors).unwrap();
-    std::fs::write(errors, format!("{kept}{line}\n")).unwrap();
-}
-
 #[test]
 fn a_program_that_ends_during_undo_does_not_prevent_releasing_others() {
     let bench = Bench::of(&busy("50000000"));
@@ -336,9 +322,8 @@ fn a_program_that_ends_during_undo_does_not_prevent_releasing_others() {
     for tid in [100, 202] {
         run::add(&bench.host(), &bench.store(), &place, tid, CpuAssignment::One(Some(3))).unwrap();
     }
-    answers(&bench, "set-scheduling\t/proc/301\tESRCH");
-    answers(&bench, "set-scheduling\t/proc/302\tEPERM");
-    answers(&bench, "set-affinity\t/proc/100\tESRCH");
+    bench.answer("set-scheduling\t/proc/301\tESRCH\nset-scheduling\t/proc/302\tEPERM\n");
+    bench.answer("set-affinity\t/proc/100\tESRCH\n");
     let released = run::release(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(released.disarmed, ["third (303, SCHED_FIFO 50)"]);
     assert_eq!(released.back.iter().map(|moved| moved.tid).collect::<Vec<_>>(), [202]);

@@ -1,6 +1,6 @@
 //! irqbalance applies a request at its next scan, and its answer is older until then.
 
-use super::bench::{Bench, Tree};
+use super::bench::{Bench, Tree, file};
 use super::trees;
 use cpushield::apply::{self, ChangeFate};
 use cpushield::change::{Change, ValueComparison};
@@ -8,7 +8,6 @@ use cpushield::plan::Plan;
 use cpushield::run::{self, Drift};
 use cpushield_linux::CpuSet;
 use cpushield_simulator::Simulated;
-use std::fs;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
@@ -21,10 +20,10 @@ enum Action {
 /// late, with this environment and first answer.
 fn banned_after(environment: &str, first: &str, actions: &[Action]) -> CpuSet {
     let mut tree: Tree = trees::v2();
-    tree.insert("asked_ban".into(), Some(Vec::new()));
-    tree.insert("proc/812/environ".into(), Some(environment.into()));
+    tree.insert("asked_ban".into(), file(""));
+    tree.insert("proc/812/environ".into(), file(environment));
     let answer = format!("SLEEP 10 BANNED {first}\n");
-    tree.insert("run/irqbalance/irqbalance812.sock".into(), Some(answer.into()));
+    tree.insert("run/irqbalance/irqbalance812.sock".into(), file(answer));
     let bench = Bench::of(&tree);
     for action in actions {
         match action {
@@ -73,7 +72,7 @@ fn ban(name: &str, shielded: &str, banned: &str) -> Plan {
 fn a_late_answer_after_the_change_of_another_shield_leaves_no_ban() {
     let late = || {
         let mut tree: Tree = trees::v2();
-        tree.insert("asked_ban".into(), Some(Vec::new()));
+        tree.insert("asked_ban".into(), file(""));
         Bench::of(&tree)
     };
     let apply = |bench: &Bench, plan: &Plan| drop(bench.apply(&bench.host(), plan).unwrap());
@@ -140,10 +139,9 @@ fn status_shows_that_irqbalance_was_started_again() {
     let drift =
         || run::status(&bench.host(), &bench.store(), None).unwrap().shields[0].drift.clone();
     assert_eq!(drift(), []);
-    let dir = bench.scratch.0.join("root/run/irqbalance");
-    fs::remove_file(dir.join("irqbalance812.sock")).unwrap();
+    bench.remove("/run/irqbalance/irqbalance812.sock");
     assert_eq!(drift(), [], "it is not running");
-    fs::write(dir.join("irqbalance900.sock"), "SLEEP 10 BANNED 2\n").unwrap();
+    bench.put("/run/irqbalance/irqbalance900.sock", "SLEEP 10 BANNED 2\n");
     let left = "/run/irqbalance/irqbalance812.sock 3".to_owned();
     let now = Some("/run/irqbalance/irqbalance900.sock 1".to_owned());
     let (what, tunable) = ("irqbalance".to_owned(), "test".to_owned());

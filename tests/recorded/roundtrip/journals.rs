@@ -10,14 +10,15 @@ use std::fs;
 #[test]
 fn a_truncated_journal_is_refused_before_its_begin_line_and_undone_after_it() {
     let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
-    let before = bench.tree();
-    bench.apply(&bench.host(), &plan).unwrap();
-    let (full, shielded) = (fs::read(bench.journal()).unwrap(), bench.tree());
+    let shielded = Bench::of(&tree);
+    let before = shielded.tree();
+    shielded.apply(&shielded.host(), &plan).unwrap();
+    let full = fs::read(shielded.journal()).unwrap();
     let text = String::from_utf8(full.clone()).unwrap();
     let begin = text.find("{\"begin\"").unwrap();
     let opening = begin + text[begin..].find('\n').unwrap() + 1;
     for len in (0..opening).chain((opening..full.len()).step_by(17)) {
+        let bench = shielded.copy();
         fs::write(bench.journal(), &full[..len]).unwrap();
         let host = bench.host();
         let answer = apply::undo(&host, &bench.store(), None);
@@ -34,9 +35,6 @@ fn a_truncated_journal_is_refused_before_its_begin_line_and_undone_after_it() {
             undone.notes.iter().any(|note| matches!(note, ShieldNote::JournalLineDropped { .. }));
         assert_eq!(reported, torn, "{len} bytes: {:?}", undone.notes);
         same(&before, &bench.tree(), &format!("{len} bytes"));
-        let again = Bench::of(&shielded);
-        fs::remove_dir_all(bench.scratch.0.join("root")).unwrap();
-        fs::rename(again.scratch.0.join("root"), bench.scratch.0.join("root")).unwrap();
     }
 }
 
@@ -79,8 +77,7 @@ fn after_a_reboot_nothing_is_written_and_any_journal_is_archived() {
         let whole = fs::read_to_string(bench.journal()).unwrap();
         let (first, rest) = whole.split_once('\n').unwrap();
         let booted = Bench::of(&tree);
-        let boot_id = booted.scratch.0.join("root/proc/sys/kernel/random/boot_id");
-        fs::write(boot_id, "another\n").unwrap();
+        booted.put("/proc/sys/kernel/random/boot_id", "another\n");
         for (left, steps) in [
             (whole.clone(), true),
             (format!("{whole}{{\"outco"), true),
@@ -119,7 +116,7 @@ fn after_a_reboot_nothing_is_written_and_any_journal_is_archived() {
 #[test]
 fn an_unreadable_journal_can_be_discarded_and_is_archived() {
     let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
+    let bench = Bench::of(&tree).into_files();
     bench.apply(&bench.host(), &plan).unwrap();
     let before = bench.tree();
     fs::write(bench.journal(), "not ours").unwrap();
@@ -151,7 +148,7 @@ fn an_unreadable_journal_can_be_discarded_and_is_archived() {
 #[test]
 fn a_limit_of_file_sizes_does_not_prevent_undo() {
     let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
+    let bench = Bench::of(&tree).into_files();
     let before = bench.tree();
     let (root, state) = (bench.scratch.0.join("root"), bench.scratch.0.join("state"));
     bench.apply(&bench.host(), &plan).unwrap();
@@ -169,12 +166,7 @@ fn a_limit_of_file_sizes_does_not_prevent_undo() {
 fn nothing_is_changed_in_a_pid_namespace_that_hides_tasks() {
     let (tree, plan) = (v2(), v2_plan());
     let bench = Bench::of(&tree);
-    let link = bench.scratch.0.join("root/proc/self/ns/pid");
-    let in_namespace = |inode: u32| {
-        fs::create_dir_all(link.parent().unwrap()).unwrap();
-        let _ = fs::remove_file(&link);
-        std::os::unix::fs::symlink(format!("pid:[{inode}]"), &link).unwrap();
-    };
+    let in_namespace = |inode: u32| bench.link("/proc/self/ns/pid", &format!("pid:[{inode}]"));
     in_namespace(4_026_532_448);
     let before = bench.tree();
     let error = bench.apply(&bench.host(), &plan).unwrap_err();
@@ -196,7 +188,7 @@ fn nothing_is_changed_in_a_pid_namespace_that_hides_tasks() {
 #[test]
 fn undo_of_all_shields_ends_when_the_journal_cannot_be_removed() {
     let (tree, plan) = (v2(), v2_plan());
-    let bench = Bench::of(&tree);
+    let bench = Bench::of(&tree).into_files();
     let before = bench.tree();
     bench.apply(&bench.host(), &plan).unwrap();
     // Root may write everywhere but in a file system that is mounted read-only.

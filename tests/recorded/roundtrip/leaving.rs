@@ -1,7 +1,7 @@
 //! Operators move their processes out of a shield, at the socket of that shield, and give way to
 //! root. No other process than one of the same user is moved.
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::operators::{change_members, put_process, serve, serve_at};
 use super::trees::{self, Task};
 use cpushield::plan::Plan;
@@ -197,7 +197,7 @@ fn a_raised_limit_on_locked_memory_lasts_as_long_as_the_place_in_the_shield() {
     let permitted = OperatorLimits { priority: None, locked_memory: Some(MemoryLimit::Unlimited) };
     let bench = machine_that_permits(permitted, &sleeper, |tree, _| {
         let text = "Max locked memory 65536 131072 bytes\n";
-        tree.insert(limits.clone().into(), Some(text.into()));
+        tree.insert(limits.clone(), file(text));
     });
     let before = bench.tree();
     // The second request must not take the raised limit for the original one.
@@ -221,11 +221,9 @@ fn a_process_with_the_number_of_an_ended_one_does_not_get_its_place() {
     bench.host().write("/sys/fs/cgroup/mine/cgroup.procs", &pid.to_string()).unwrap();
     add_to_shield(&bench, pid);
     for path in ["stat".to_owned(), format!("task/{pid}/stat")] {
-        let file = bench.scratch.0.join(format!("root/proc/{pid}/{path}"));
-        let text = fs::read_to_string(&file).unwrap();
         let started = format!(" {} 0 0 18446744073709551615", pid * 10);
-        assert!(text.contains(&started), "{text}");
-        fs::write(file, text.replace(&started, " 77 0 0 18446744073709551615")).unwrap();
+        let other = " 77 0 0 18446744073709551615";
+        bench.replace(&format!("/proc/{pid}/{path}"), &started, other);
     }
     assert!(matches!(leave(&bench, pid), OperatorAnswer::Left(_)));
     assert_eq!(group(&bench), "0::/");
@@ -233,10 +231,9 @@ fn a_process_with_the_number_of_an_ended_one_does_not_get_its_place() {
 
 /// Replaces a line of a file of a tree.
 fn rewrite(tree: &mut Tree, path: &str, from: &str, to: &str) {
-    let text = tree.get_mut(Path::new(path)).unwrap().as_mut().unwrap();
-    let old = String::from_utf8(text.clone()).unwrap();
+    let old = String::from_utf8_lossy(tree[path].as_ref().unwrap()).into_owned();
     assert!(old.contains(from), "{path}: {old}");
-    *text = old.replace(from, to).into_bytes();
+    tree.insert(path.to_owned(), file(old.replace(from, to)));
 }
 
 /// What is wrong, the change of the machine that makes it so, and the refusal for a process and its
@@ -294,8 +291,8 @@ fn no_other_process_than_one_of_the_same_user_is_moved_out() {
         let sleeper = Sleeper::new();
         let bench = machine_with(&sleeper, change);
         if text != "a process outside" {
-            let list = bench.scratch.0.join("root/sys/fs/cgroup/cpushield/cgroup.threads");
-            fs::write(list, format!("{}\n", sleeper.pid())).unwrap();
+            let list = "/sys/fs/cgroup/cpushield/cgroup.threads";
+            bench.put(list, &format!("{}\n", sleeper.pid()));
         }
         let before = bench.tree();
         let answer = leave(&bench, sleeper.pid());
@@ -336,16 +333,15 @@ fn place(tree: &mut Tree, task: Task, uid: u32, group: &str) {
     let tid = task.tid;
     put_process(tree, task, uid);
     let dir = Path::new("sys/fs/cgroup").join(group);
-    let list = dir.join("cgroup.procs");
+    let list = format!("{}/cgroup.procs", dir.display());
     for dir in dir.ancestors().filter(|dir| dir.starts_with("sys/fs/cgroup")) {
-        for file in ["cgroup.procs", "cgroup.controllers", "cgroup.subtree_control"] {
-            tree.entry(dir.join(file)).or_insert(Some(Vec::new()));
+        for name in ["cgroup.procs", "cgroup.controllers", "cgroup.subtree_control"] {
+            tree.entry(format!("{}/{name}", dir.display())).or_insert_with(|| file(""));
         }
     }
-    change_members(tree, Path::new("sys/fs/cgroup/cgroup.procs"), |members| members.remove(&tid));
+    change_members(tree, "sys/fs/cgroup/cgroup.procs", |members| members.remove(&tid));
     change_members(tree, &list, |members| members.insert(tid));
-    let file = format!("proc/{tid}/cgroup");
-    tree.insert(file.into(), Some(format!("0::/{group}\n").into_bytes()));
+    tree.insert(format!("proc/{tid}/cgroup"), file(format!("0::/{group}\n")));
 }
 
 /// The group of a process that was started in the shield and has no parent, after it has left. The
@@ -444,7 +440,7 @@ fn a_process_whose_group_is_gone_does_not_leave_to_the_root_group() {
             }
         });
         add_to_shield(&bench, sleeper.pid());
-        fs::remove_dir_all(bench.scratch.0.join("root/sys/fs/cgroup").join(&scope)).unwrap();
+        bench.remove(&format!("/sys/fs/cgroup/{scope}"));
         let before = bench.tree();
         let answer = leave(&bench, sleeper.pid());
         if let Some(group) = asker {

@@ -1,7 +1,7 @@
 //! A housekeeping CPU that goes offline leaves the cpusets of cgroup v1 for good. The masks that
 //! the kernel makes of that belong to no other process.
 
-use super::bench::{Bench, same};
+use super::bench::{Bench, file, same};
 use super::many_shields::{bench_of, plan_shield, same_apart_from_irq_threads};
 use super::trees;
 use crate::recordings;
@@ -30,7 +30,7 @@ fn recorded() -> Bench {
 #[test]
 fn undo_gives_every_program_its_cpus_back() {
     let (_, mut tree, mut plan) = trees::machines().into_iter().find(|it| it.0 == "v1").unwrap();
-    tree.insert("sys/devices/system/cpu/cpu1/online".into(), Some(b"1\n".to_vec()));
+    tree.insert("sys/devices/system/cpu/cpu1/online".into(), file("1\n"));
     // The cpuset of another program loses the CPU with or without a shield.
     plan.steps.retain(|step| !step.change.subject().contains("/mine/"));
     let cycled = Bench::of(&tree);

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 pub(crate) const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -323,7 +323,7 @@ fn undo_of_a_join_leaves_isolcpus_machines_with_the_masks_of_the_other_shield_or
 }
 
 /// The affinity in the status file of a task.
-fn mask_in(file: &Option<Vec<u8>>) -> Option<CpuSet> {
+fn mask_in(file: &Option<Arc<[u8]>>) -> Option<CpuSet> {
     let text = String::from_utf8_lossy(file.as_ref()?);
     text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"))?.parse().ok()
 }

@@ -222,12 +222,12 @@ fn a_foreign_change_is_left_alone_and_reported() {
     let notes = undone.steps.iter().filter_map(|step| step.note.clone());
     let (to, names) = ("/sys/fs/cgroup".to_owned(), vec!["sshd (100)".to_owned()]);
     assert_eq!(notes.collect::<Vec<_>>(), [StepNote::TasksMoved { to, count: 1, names }]);
-    for kept in ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list"] {
-        let path = Path::new("proc").join(kept);
+    for kept in
+        ["sys/vm/stat_interval", "irq/24/smp_affinity", "irq/24/smp_affinity_list", "200/status"]
+    {
+        let path = format!("proc/{kept}");
         before.insert(path.clone(), now[&path].clone());
     }
-    let path = Path::new("proc/200/status").to_owned();
-    before.insert(path.clone(), now[&path].clone());
     same(&before, &bench.tree(), "drift");
 }
 
@@ -247,7 +247,7 @@ fn change_between(bench: &Bench, before: &mut Tree) {
         "100/status",
         "202/status",
     ] {
-        let path = Path::new("proc").join(name);
+        let path = format!("proc/{name}");
         before.insert(path.clone(), now[&path].clone());
     }
 }
@@ -325,13 +325,13 @@ fn cpusets_stay_enabled_for_every_setting_of_another_group() {
             let bench = Bench::of(&tree);
             bench.apply(&bench.host(), &plan).unwrap();
             // As another program leaves it.
-            let place = bench.scratch.0.join("root/sys/fs/cgroup/mine").join(file);
-            fs::write(&place, format!("{value}\n")).unwrap();
+            let place = format!("/sys/fs/cgroup/mine/{file}");
+            bench.put(&place, &format!("{value}\n"));
             let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
             let notes = undone.steps.iter().filter_map(|step| step.note.clone());
             let stays = StepNote::CpusetsStayEnabled { group: "/sys/fs/cgroup/mine".to_owned() };
             assert!(notes.into_iter().any(|note| note == stays), "{name}, {file}: {undone:#?}");
-            assert!(place.is_file(), "{name}, {file}");
+            assert!(bench.text(&place).is_some(), "{name}, {file}");
         }
     }
 }
@@ -352,7 +352,7 @@ fn a_number_of_an_interrupt_that_another_device_has_now_is_left_alone() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
         if let Some(now) = now {
-            fs::create_dir(bench.scratch.0.join("root/proc/irq/27").join(now)).unwrap();
+            bench.make_dir(&format!("/proc/irq/27/{now}"));
         }
         let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         let fate = if left == "3" { ChangeFate::Restored } else { ChangeFate::Gone };
@@ -364,7 +364,7 @@ fn a_number_of_an_interrupt_that_another_device_has_now_is_left_alone() {
 #[test]
 fn the_commands_of_a_dry_run_do_what_apply_does() {
     for (name, tree, plan) in machines() {
-        let bench = Bench::of(&tree);
+        let bench = Bench::of(&tree).into_files();
         let (root, calls) = (bench.scratch.0.join("root"), bench.scratch.0.join("calls"));
         let file = bench.scratch.0.join("script");
         fs::write(&file, script(&plan, &root, &calls)).unwrap();

@@ -1,7 +1,7 @@
 //! SMT siblings that are offline while a shield is active: the machine is surveyed, planned,
 //! changed and undone as if they were online.
 
-use super::bench::{Bench, Tree, disturbed_writes, same};
+use super::bench::{Bench, Tree, disturbed_writes, file, same};
 use super::many_shields::same_apart_from_irq_threads;
 use super::trees;
 use crate::recordings;
@@ -238,8 +238,8 @@ fn a_kernel_thread_gets_its_whole_mask_back_while_the_shielded_cpu_is_offline() 
 #[test]
 fn a_cpu_that_was_offline_before_stays_offline() {
     let (mut tree, plan) = synthetic();
-    tree.insert("sys/devices/system/cpu/cpu3/online".into(), Some(b"0\n".to_vec()));
-    tree.insert("sys/devices/system/cpu/online".into(), Some(b"0-2\n".to_vec()));
+    tree.insert("sys/devices/system/cpu/cpu3/online".into(), file("0\n"));
+    tree.insert("sys/devices/system/cpu/online".into(), file("0-2\n"));
     let bench = Bench::of(&tree);
     let cpus: CpuSet = "3".parse().unwrap();
     assert_eq!(plan.shield.offline_siblings, cpus);

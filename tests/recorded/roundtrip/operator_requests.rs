@@ -1,7 +1,7 @@
 //! The helper under any request: it always answers, what it refuses changes nothing, and what it
 //! grants is what the policy permits and is taken back exactly.
 
-use super::bench::{Bench, every_write, same};
+use super::bench::{Bench, every_write, file, same};
 use super::leaving::{Sleeper, add_to_shield, machine_that_permits};
 use super::operators::{put_process, serve};
 use super::trees::Task;
@@ -68,7 +68,7 @@ fn machine(sleeper: &Sleeper) -> Bench {
     let own = std::process::id();
     let bench = machine_that_permits(permitted, sleeper, |tree, _| {
         let limits = "Max locked memory 65536 131072 bytes\n";
-        tree.insert(format!("proc/{own}/limits").into(), Some(limits.into()));
+        tree.insert(format!("proc/{own}/limits"), file(limits));
         put_process(tree, Task::new(STRANGER, "other", 0, "0-3"), 65_534);
     });
     for pid in [sleeper.pid(), STRANGER] {
@@ -115,7 +115,7 @@ fn machine_of_started_process(sleeper: &Sleeper) -> Bench {
     let permitted = OperatorLimits { priority: None, locked_memory: Some(MemoryLimit::Unlimited) };
     let own = std::process::id();
     let bench = machine_that_permits(permitted, sleeper, |tree, _| {
-        tree.insert(format!("proc/{own}/limits").into(), Some(format!("{LIMIT}\n").into()));
+        tree.insert(format!("proc/{own}/limits"), file(format!("{LIMIT}\n")));
     });
     bench.host().write("/sys/fs/cgroup/cpushield/cgroup.procs", &own.to_string()).unwrap();
     bench
@@ -196,11 +196,9 @@ fn a_raised_limit_stays_on_record_until_it_is_restored_or_the_process_has_ended(
     let bench = prepare();
     let own = std::process::id();
     for path in ["stat".to_owned(), format!("task/{own}/stat")] {
-        let file = bench.scratch.0.join(format!("root/proc/{own}/{path}"));
-        let text = fs::read_to_string(&file).unwrap();
         let started = format!(" {} 0 0 18446744073709551615", u64::from(own) * 10);
-        assert!(text.contains(&started), "{text}");
-        fs::write(file, text.replace(&started, " 77 0 0 18446744073709551615")).unwrap();
+        let other = " 77 0 0 18446744073709551615";
+        bench.replace(&format!("/proc/{own}/{path}"), &started, other);
     }
     add_to_shield(&bench, sleeper.pid());
     assert_eq!(raised_on_record(&bench), [0_i64; 0]);

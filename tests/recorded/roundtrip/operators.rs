@@ -2,7 +2,7 @@
 //! to their group, and undo restores who may write them. The helper refuses what the policy does
 //! not permit. Other users see the active shields.
 
-use super::bench::{Bench, Scratch, Tree};
+use super::bench::{Bench, Scratch, Tree, file};
 use super::trees::{self, Task};
 use crate::not_run::not_run;
 use crate::recordings;
@@ -24,7 +24,6 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -201,20 +200,20 @@ fn answer_to(
 pub fn put_process(tree: &mut Tree, task: Task, uid: u32) {
     let tid = task.tid;
     task.put(tree);
-    let path = |name: &str| PathBuf::from(format!("proc/{tid}/{name}"));
-    let status = tree.get_mut(&path("status")).unwrap().as_mut().unwrap();
-    status.extend(format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{tid}\n").bytes());
-    let status = status.clone();
-    tree.insert(path(&format!("task/{tid}/status")), Some(status));
-    tree.insert(path("cgroup"), Some(b"0::/\n".to_vec()));
-    change_members(tree, Path::new("sys/fs/cgroup/cgroup.procs"), |members| members.insert(tid));
+    let path = |name: &str| format!("proc/{tid}/{name}");
+    let users = format!("Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nNSpid:\t{tid}\n");
+    let status = file([tree[&path("status")].as_ref().unwrap(), users.as_bytes()].concat());
+    tree.insert(path("status"), status.clone());
+    tree.insert(path(&format!("task/{tid}/status")), status);
+    tree.insert(path("cgroup"), file("0::/\n"));
+    change_members(tree, "sys/fs/cgroup/cgroup.procs", |members| members.insert(tid));
 }
 
 /// Changes the members of a group, which are in the kernel's order: numbers of processes wrap
 /// around.
 pub fn change_members(
     tree: &mut Tree,
-    list: &Path,
+    list: &str,
     change: impl FnOnce(&mut BTreeSet<i32>) -> bool,
 ) {
     let text = tree.get_mut(list).unwrap().as_mut().unwrap();

@@ -4,29 +4,26 @@ use super::bench::{Bench, Tree};
 use super::trees::{remembering, v2, v2_plan};
 use cpushield::apply;
 use cpushield_linux::CpuSet;
-use std::fs;
 
 /// A task started during the shield, with the mask of its parent, and the mask it requested.
 pub fn born(bench: &Bench, tid: i32, parent: i32, flags: u32, asked: bool) {
-    let root = bench.scratch.0.join("root");
-    let like = fs::read_to_string(root.join(format!("proc/{parent}/status"))).unwrap();
+    let like = bench.text(&format!("/proc/{parent}/status")).unwrap();
     let stat = format!(
         "{tid} (born) S {parent} 0 0 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0 \
          18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n",
         tid * 10
     );
-    fs::create_dir_all(root.join(format!("proc/{tid}/task/{tid}"))).unwrap();
-    for (file, text) in [("stat", &stat), (&*format!("task/{tid}/stat"), &stat), ("status", &like)]
+    let of_thread = format!("task/{tid}/stat");
+    for (file, text) in
+        [("stat", &*stat), (&of_thread, &stat), ("status", &like), ("cgroup", "0::/\n")]
     {
-        fs::write(root.join(format!("proc/{tid}/{file}")), text).unwrap();
+        bench.put(&format!("/proc/{tid}/{file}"), text);
     }
-    fs::write(root.join(format!("proc/{tid}/cgroup")), "0::/\n").unwrap();
-    let procs = root.join("sys/fs/cgroup/cgroup.procs");
-    let members = fs::read_to_string(&procs).unwrap();
-    fs::write(procs, format!("{members}{tid}\n")).unwrap();
+    let procs = "/sys/fs/cgroup/cgroup.procs";
+    bench.put(procs, &format!("{}{tid}\n", bench.text(procs).unwrap()));
     // It also inherits the mask that its parent requested.
-    if let Ok(text) = fs::read(root.join(format!("asked_cpus/{parent}"))) {
-        fs::write(root.join(format!("asked_cpus/{tid}")), text).unwrap();
+    if let Some(text) = bench.text(&format!("/asked_cpus/{parent}")) {
+        bench.put(&format!("/asked_cpus/{tid}"), &text);
     }
     if asked {
         bench.host().set_affinity(tid, &"0-2".parse().unwrap()).unwrap();

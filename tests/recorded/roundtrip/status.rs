@@ -69,7 +69,7 @@ fn a_shield_is_active_only_when_its_journal_is_complete() {
 
 #[test]
 fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
-    let bench = Bench::of(&v2());
+    let bench = Bench::of(&v2()).into_files();
     let said = |code: i32, sentence: &str| {
         let ended = cpushield(&bench, &["status"]);
         let out = text(&ended.stdout);
@@ -87,11 +87,11 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     said(0, "active, unchanged");
     let whole = fs::read_to_string(bench.journal()).unwrap();
-    let irq = bench.scratch.0.join("root/proc/irq/24/smp_affinity");
-    let ours = fs::read(&irq).unwrap();
-    fs::write(&irq, "8\n").unwrap();
+    let irq = "/proc/irq/24/smp_affinity";
+    let ours = bench.text(irq).unwrap();
+    bench.put(irq, "8\n");
     said(1, "active, but 1 setting has changed since the shield was applied");
-    fs::write(&irq, ours).unwrap();
+    bench.put(irq, &ours);
     said(0, "active, unchanged");
     {
         // A reader does not mistake a shield that is being changed for one that has changed.
@@ -114,8 +114,7 @@ fn the_exit_code_says_whether_the_shield_is_active_and_unchanged() {
     }
     said(1, "line 1: expected the header of a cpushield journal");
     fs::write(bench.journal(), &whole).unwrap();
-    let group = bench.scratch.0.join("root/sys/fs/cgroup/cpushield");
-    fs::remove_dir_all(group).unwrap();
+    bench.remove("/sys/fs/cgroup/cpushield");
     said(1, "not active: its cgroup /sys/fs/cgroup/cpushield is gone");
 }
 
@@ -173,7 +172,7 @@ fn readers_of_the_live_machine_report_unfinished_work_and_use_no_part_of_a_shiel
 /// Every command that reads or changes the active shield refuses a shield with another name.
 #[test]
 fn a_shield_with_another_name_is_refused_and_the_active_one_is_named() {
-    let bench = Bench::of(&v2());
+    let bench = Bench::of(&v2()).into_files();
     let none = cpushield(&bench, &["status", "--shield", "mill"]);
     assert_eq!(none.status.code(), Some(3), "{}", text(&none.stderr));
     bench.apply(&bench.host(), &v2_plan()).unwrap();
@@ -214,8 +213,7 @@ fn a_thread_that_follows_its_interrupt_has_not_drifted() {
     let bench = Bench::of(&tree);
     bench.apply(&bench.host(), &plan).unwrap();
     assert_eq!(bench.host().affinity(300).unwrap().to_string(), "0-2");
-    let effective = bench.scratch.0.join("root/proc/irq/24/effective_affinity_list");
-    fs::write(effective, "0\n").unwrap();
+    bench.put("/proc/irq/24/effective_affinity_list", "0\n");
     bench.host().set_affinity(300, &CpuSet::single(0)).unwrap();
     assert_eq!(state(&bench), ShieldState::InForce);
     bench.host().set_affinity(300, &CpuSet::single(1)).unwrap();
@@ -227,10 +225,9 @@ fn a_thread_that_follows_its_interrupt_has_not_drifted() {
 
 #[test]
 fn an_offline_cpu_is_no_active_shield_and_no_program_is_started_there() {
-    let bench = Bench::of(&v2());
+    let bench = Bench::of(&v2()).into_files();
     bench.apply(&bench.host(), &v2_plan()).unwrap();
-    let online = bench.scratch.0.join("root/sys/devices/system/cpu/online");
-    fs::write(online, "0-2\n").unwrap();
+    bench.put("/sys/devices/system/cpu/online", "0-2\n");
     assert_eq!(state(&bench), ShieldState::Offline { cpus: CpuSet::single(3) });
     let ended = cpushield(&bench, &["status"]);
     let out = text(&ended.stdout);
@@ -250,7 +247,7 @@ fn a_sibling_that_the_shield_has_taken_offline_is_no_drift() {
     for (name, tree, plan) in machines_with_offline_sibling() {
         let bench = Bench::of(&tree);
         bench.apply(&bench.host(), &plan).unwrap();
-        fs::write(bench.scratch.0.join("root/sys/devices/system/cpu/online"), "0-2\n").unwrap();
+        bench.put("/sys/devices/system/cpu/online", "0-2\n");
         assert_eq!(state(&bench), ShieldState::InForce, "{name}");
         let status = run::status(&bench.host(), &bench.store(), None).unwrap();
         let offline = status.shields[0].cpus.iter().filter(|on| on.offline).map(|on| on.cpu);
@@ -260,7 +257,7 @@ fn a_sibling_that_the_shield_has_taken_offline_is_no_drift() {
 
 #[test]
 fn interrupts_that_cannot_be_read_are_unknown_and_not_kept_away() {
-    let bench = Bench::of(&v2());
+    let bench = Bench::of(&v2()).into_files();
     bench.apply(&bench.host(), &v2_plan()).unwrap();
     let interrupts = || {
         let status = run::status(&bench.host(), &bench.store(), None).unwrap();
@@ -268,17 +265,16 @@ fn interrupts_that_cannot_be_read_are_unknown_and_not_kept_away() {
         (interrupts.holds, interrupts.unknown, interrupts.how)
     };
     assert_eq!(interrupts(), (true, false, "none delivered here".to_owned()));
-    let dir = bench.scratch.0.join("root/proc/irq");
-    fs::create_dir_all(dir.join("25/eth1")).unwrap();
+    bench.make_dir("/proc/irq/25/eth1");
     // A kernel before 3.0 has the mask only.
-    fs::remove_file(dir.join("25/smp_affinity_list")).unwrap();
+    bench.remove("/proc/irq/25/smp_affinity_list");
     assert_eq!(interrupts(), (true, false, "none delivered here".to_owned()));
-    fs::write(dir.join("25/smp_affinity"), "8\n").unwrap();
+    bench.put("/proc/irq/25/smp_affinity", "8\n");
     assert_eq!(interrupts(), (false, false, "1 delivered here".to_owned()));
-    fs::remove_file(dir.join("25/smp_affinity")).unwrap();
+    bench.remove("/proc/irq/25/smp_affinity");
     let unread = "/proc/irq/25/smp_affinity cannot be read".to_owned();
     assert_eq!(interrupts(), (false, true, unread));
-    fs::remove_dir_all(&dir).unwrap();
+    bench.remove("/proc/irq");
     assert_eq!(interrupts(), (false, true, "/proc/irq cannot be read".to_owned()));
     let out = text(&cpushield(&bench, &["status"]).stdout);
     assert!(out.contains("interrupts  unknown"), "{out}");
@@ -286,7 +282,7 @@ fn interrupts_that_cannot_be_read_are_unknown_and_not_kept_away() {
 
 #[test]
 fn a_survey_of_a_shielded_machine_has_a_verdict() {
-    let bench = Bench::of(&v2());
+    let bench = Bench::of(&v2()).into_files();
     let verdict = || {
         let out = text(&cpushield(&bench, &["survey"]).stdout);
         out.lines().next().unwrap_or_default().to_owned()

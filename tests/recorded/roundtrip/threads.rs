@@ -1,12 +1,11 @@
 //! Programs with several threads that enter and leave a shield: some end during a move, some come
 //! from another cpuset. A program that was started in the shield leaves it for a group outside.
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::trees::{self, Task};
 use cpushield::run::{self, CpuAssignment, RunError, ShieldPlacement};
 use cpushield_linux::{CpuSet, SchedPolicy};
 use cpushield_simulator::Simulated;
-use std::path::Path;
 
 const FIFO: (u32, u32) = (1, 10);
 
@@ -21,22 +20,21 @@ fn put(tree: &mut Tree, pid: i32, parent: i32, task: Task, membership: &str) {
     let mut own = Tree::new();
     task.put(&mut own);
     for (path, text) in own {
-        let text = String::from_utf8(text.unwrap()).unwrap();
+        let text = String::from_utf8_lossy(text.as_ref().unwrap());
         let text = text.replace(" S 1 0 ", &format!(" S {parent} 0 "));
         let text = text.replace(&format!("Tgid:\t{tid}\n"), &format!("Tgid:\t{pid}\n"));
-        tree.insert(path, Some(text.into_bytes()));
+        tree.insert(path, file(text));
     }
-    let own = Path::new("proc").join(tid.to_string());
     let of_process = format!("proc/{pid}/task/{tid}/stat");
-    tree.insert(of_process.into(), tree[&own.join("stat")].clone());
-    tree.insert(own.join("cgroup"), Some(membership.as_bytes().to_vec()));
+    tree.insert(of_process, tree[&format!("proc/{tid}/stat")].clone());
+    tree.insert(format!("proc/{tid}/cgroup"), file(membership));
 }
 
 /// A thread of a process that ended after it was listed: nothing else of it can be read.
 fn put_ended(tree: &mut Tree, pid: i32, tid: i32) {
     let mut own = Tree::new();
     put(&mut own, pid, 1, Task::new(tid, "ended", 0, "0-3"), "");
-    let listed = Path::new("proc").join(format!("{pid}/task/{tid}/stat"));
+    let listed = format!("proc/{pid}/task/{tid}/stat");
     tree.insert(listed.clone(), own[&listed].clone());
 }
 
@@ -49,7 +47,7 @@ fn pool() -> Tree {
     }
     put_ended(&mut tree, 300, 303);
     let errors = "set-scheduling\t/proc/302\tESRCH\nset-affinity\t/proc/302\tESRCH\n";
-    tree.insert("errors.tsv".into(), Some(errors.into()));
+    tree.insert("errors.tsv".into(), file(errors));
     tree
 }
 
@@ -153,13 +151,13 @@ fn the_threads_of_a_process_return_to_their_own_cpusets_and_masks() {
         put(&mut tree, 300, 1, Task::new(tid, "pool", 0, cpus), &membership);
     }
     for (group, tids) in [("a", "300\n"), ("b", "301\n302\n")] {
-        let dir = Path::new("sys/fs/cgroup/cpuset").join(group);
+        let dir = format!("sys/fs/cgroup/cpuset/{group}");
         let files = [("tasks", tids), ("cpuset.cpus", "0-1\n"), ("cpuset.mems", "0\n")];
         for (name, text) in files {
-            tree.insert(dir.join(name), Some(text.into()));
+            tree.insert(format!("{dir}/{name}"), file(text));
         }
         let leaders = if group == "a" { tids } else { "" };
-        tree.insert(dir.join("cgroup.procs"), Some(leaders.into()));
+        tree.insert(format!("{dir}/cgroup.procs"), file(leaders));
     }
     bench.add(&tree);
     let place = ShieldPlacement::new(&bench.host(), &plan);

@@ -1,6 +1,6 @@
 //! Synthetic machines and their plans: cgroup v2, v2 under systemd, v1 with a foreign cpuset.
 
-use super::bench::Tree;
+use super::bench::{Tree, file};
 use cpushield::change::{Change, EffectTime, Risk, ValueComparison};
 use cpushield::plan::{Plan, Shield, Step};
 use cpushield::policy::Workload;
@@ -20,7 +20,7 @@ const TASKS: &[(i32, &str, u32, &str)] = &[
 ];
 
 fn common(tree: &mut Tree) {
-    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
     put("proc/sys/kernel/random/boot_id", "6f0c4b1e-0000-4000-8000-000000000001\n");
     put("sys/devices/system/cpu/online", "0-3\n");
     put("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
@@ -68,8 +68,7 @@ impl Task {
     /// Its files.
     pub fn put(&self, tree: &mut Tree) {
         let Task { tid, comm, flags, cpus, state, cpu, policy: (policy, priority) } = self;
-        let mut put =
-            |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+        let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
         let parent = i32::from(*tid > 2);
         let kthread = flags & 0x0020_0000 != 0;
         let parent = if kthread && *tid != 2 { 2 } else { parent };
@@ -97,7 +96,7 @@ fn pids(keep: impl Fn(i32) -> bool) -> String {
 pub fn v2() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
-    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
     put("sys/fs/cgroup/cgroup.procs", &pids(|tid| tid != 200));
     put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
     put("sys/fs/cgroup/cgroup.subtree_control", "memory pids\n");
@@ -118,7 +117,7 @@ pub fn remembering() -> Tree {
     let mut tree = v2();
     tree.insert("asked_cpus".into(), None);
     for (tid, cpus) in [(200, "0-2\n"), (201, "2-3\n"), (202, "3\n")] {
-        tree.insert(format!("asked_cpus/{tid}").into(), Some(cpus.as_bytes().to_vec()));
+        tree.insert(format!("asked_cpus/{tid}"), file(cpus));
     }
     tree
 }
@@ -126,7 +125,7 @@ pub fn remembering() -> Tree {
 /// cgroup v2 under systemd.
 fn systemd() -> Tree {
     let mut tree = v2();
-    tree.insert("run/systemd/system/sshd.service".into(), Some(b"[Unit]\n".to_vec()));
+    tree.insert("run/systemd/system/sshd.service".into(), file("[Unit]\n"));
     tree
 }
 
@@ -134,11 +133,11 @@ fn systemd() -> Tree {
 fn v1() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
-    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
     for (group, cpus, tasks) in
         [("", "0-3", pids(|tid| tid != 200)), ("/mine", "0-3", "200\n".to_owned())]
     {
-        let dir = format!("{}{group}", V1.trim_start_matches('/'));
+        let dir = format!("{}{group}", &V1[1..]);
         put(&format!("{dir}/tasks"), &tasks);
         put(&format!("{dir}/cgroup.procs"), &tasks);
         put(&format!("{dir}/cpuset.cpus"), &format!("{cpus}\n"));
@@ -315,11 +314,11 @@ fn with_offline_sibling(mut plan: Plan, files: &[(&str, &str)]) -> Plan {
 
 /// The same machine with two memory nodes, and the same shield with its own memory.
 fn with_two_nodes(mut tree: Tree, mut plan: Plan) -> (Tree, Plan) {
-    let root = V2.trim_start_matches('/');
-    tree.insert(format!("{root}/cpuset.mems.effective").into(), Some(b"0-1\n".to_vec()));
+    let root = &V2[1..];
+    tree.insert(format!("{root}/cpuset.mems.effective"), file("0-1\n"));
     for (path, text) in &mut tree {
-        if path.starts_with(V1.trim_start_matches('/')) && path.ends_with("cpuset.mems") {
-            *text = Some(b"0-1\n".to_vec());
+        if path.starts_with(&format!("{}/", &V1[1..])) && path.ends_with("/cpuset.mems") {
+            *text = file("0-1\n");
         }
     }
     plan.shield.mems = CpuSet::single(1);

@@ -6,7 +6,6 @@ use super::operators::put_process;
 use super::trees::{Task, machines};
 use cpushield::apply::{self, ApplyError, StepNote};
 use cpushield::plan::Plan;
-use std::fs;
 
 const SLICE: &str = "/sys/fs/cgroup/cpushield.slice";
 
@@ -20,9 +19,9 @@ fn machine_with_service() -> (Bench, Plan) {
 /// Without the slice, and without the group of its process.
 fn without_slice(mut tree: Tree) -> Tree {
     tree.retain(|path, _| {
-        !path.starts_with(SLICE.trim_start_matches('/'))
-            && !path.starts_with("proc/4000001")
-            && path.to_str() != Some("sys/fs/cgroup/cgroup.procs")
+        !path.starts_with(&SLICE[1..])
+            && !path.starts_with("proc/4000001/")
+            && path != "sys/fs/cgroup/cgroup.procs"
     });
     tree
 }
@@ -65,7 +64,7 @@ fn a_unit_stays_in_the_slice_which_loses_its_limits_and_is_taken_over_by_the_nex
     }
     // The unit ends.
     bench.host().write("/sys/fs/cgroup/cgroup.procs", "4000001").unwrap();
-    fs::remove_dir_all(bench.scratch.0.join(format!("root{SLICE}/mill.service"))).unwrap();
+    bench.remove(&format!("{SLICE}/mill.service"));
     bench.apply(&bench.host(), &plan).unwrap();
     apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(!bench.host().exists(SLICE));
@@ -77,11 +76,10 @@ fn a_slice_that_cannot_be_removed_after_a_failed_start_is_removed_by_a_later_und
     let (_, tree, plan) = machines().into_iter().find(|(name, ..)| *name == "systemd").unwrap();
     let bench = Bench::of(&tree);
     let before = bench.tree();
-    let errors = bench.scratch.0.join("root/errors.tsv");
-    let kept = fs::read_to_string(&errors).unwrap();
+    let kept = bench.text("/errors.tsv").unwrap();
     let calls =
         ["start", "stop"].map(|verb| format!("call\tsystemctl {verb} cpushield.slice\tEIO\n"));
-    fs::write(&errors, format!("{kept}{}", calls.concat())).unwrap();
+    bench.answer(&calls.concat());
     match bench.apply(&bench.host(), &plan).unwrap_err() {
         ApplyError::Failed { subject, refusal, undone, .. } => {
             let reason = "EIO: Input/output error";
@@ -92,7 +90,7 @@ fn a_slice_that_cannot_be_removed_after_a_failed_start_is_removed_by_a_later_und
         }
         error => panic!("{error}"),
     }
-    fs::write(&errors, kept).unwrap();
+    bench.put("/errors.tsv", &kept);
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert!(undone.is_complete(), "{undone:#?}");
     same(&before, &bench.tree(), "after the second undo");

@@ -19,7 +19,6 @@ use cpushield::workflow::take_down::take_all_down;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
-use std::path::Path;
 
 /// A shield of a policy: its name, and its CPUs or how many are chosen.
 type Wish<'a> = (&'a str, Result<&'a CpuSet, usize>);
@@ -51,8 +50,7 @@ impl PolicyBench {
 
     /// Makes the kernel answer a write with an error.
     fn add_error(&self, line: &str) {
-        let text = format!("{}{line}\n", self.errors());
-        self.bench.put("/errors.tsv", &text);
+        self.bench.answer(&format!("{line}\n"));
     }
 
     fn tree(&self) -> Tree {
@@ -108,7 +106,7 @@ impl PolicyBench {
 
 /// A machine without the list of what failed when it was recorded.
 fn without_errors(mut tree: Tree) -> Tree {
-    tree.remove(Path::new("errors.tsv"));
+    tree.remove("errors.tsv");
     tree
 }
 

@@ -1,6 +1,6 @@
 //! The mask of unbound workqueues together with a foreign partition (Linux 6.8 and later).
 
-use super::bench::{Bench, Tree, same};
+use super::bench::{Bench, Tree, file, same};
 use super::many_shields::plan_with;
 use super::trees;
 use crate::recordings;
@@ -10,7 +10,6 @@ use cpushield::plan::Plan;
 use cpushield::policy::ShieldRequest;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
-use std::fs;
 
 const UNBOUND: &str = "/sys/devices/virtual/workqueue/cpumask";
 const REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
@@ -29,7 +28,7 @@ fn next_to_a_partition() -> Tree {
         ("sys/fs/cgroup/theirs/cpuset.cpus.partition", "isolated\n"),
         ("sys/devices/virtual/workqueue/cpumask", "b\n"),
     ] {
-        tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+        tree.insert(path.into(), file(text));
     }
     tree
 }
@@ -101,8 +100,7 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
     });
     bench.apply(&bench.host(), &plan).unwrap();
     // Its CPU 2 is removed from the effective mask, as in the kernel.
-    let place = bench.scratch.0.join("root/sys/devices/virtual/workqueue/cpumask");
-    fs::write(place, "3\n").unwrap();
+    bench.put(UNBOUND, "3\n");
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     assert_eq!(
         undone.steps.iter().map(|step| &step.fate).collect::<Vec<_>>(),
@@ -117,14 +115,14 @@ fn a_later_partition_does_not_prevent_undo_from_restoring_requested_affinities()
 /// Then another process may have made a partition of a CPU.
 fn undone_after_a_kill(foreign: Option<&str>) -> Bench {
     let mut tree = trees::v2();
-    tree.insert("sys/fs/cgroup/cpuset.cpus.isolated".into(), Some(b"\n".to_vec()));
+    tree.insert("sys/fs/cgroup/cpuset.cpus.isolated".into(), file("\n"));
     let bench = Bench::of(&tree);
     let applied = bench.apply(&bench.host(), &partition_and_mask()).unwrap();
     let mut of_mask = applied.steps.iter().filter(|step| step.subject == UNBOUND);
     assert_eq!(of_mask.next().unwrap().done.outcome, Outcome::AlreadySo);
     let list = format!("{}\n", foreign.unwrap_or_default());
     let mut tree = Tree::new();
-    let mut put = |path: &str, text: &str| tree.insert(path.into(), Some(text.as_bytes().to_vec()));
+    let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
     put("sys/fs/cgroup/cpushield/cpuset.cpus.partition", "member\n");
     let effective = if foreign.is_some() { "0-2\n" } else { "0-3\n" };
     put("sys/fs/cgroup/cpuset.cpus.effective", effective);
