@@ -1,6 +1,7 @@
 //! Exported files are read by the programs that they are for.
 
 use crate::not_run::not_run;
+use crate::python;
 use crate::shared_data::shared_data;
 use crate::trace_dat::TraceDat;
 use cpushield::causes::{Cause, Culprit};
@@ -36,21 +37,9 @@ fn trace_cmd() -> bool {
     there
 }
 
-/// A Python with Perfetto's definitions: from `scripts/need`, or the system's.
+/// A Python with Perfetto's definitions.
 fn python() -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
-    let given = env::var_os("CPUSHIELD_PYTHON").map(PathBuf::from);
-    let pythons = given.into_iter().chain([own, PathBuf::from("python3")]);
-    let has = |python: &PathBuf| {
-        let import = "import perfetto.protos.perfetto.trace.perfetto_trace_pb2";
-        let answer = Command::new(python).args(["-c", import]).output();
-        answer.is_ok_and(|output| output.status.success())
-    };
-    let found = pythons.into_iter().find(has);
-    if found.is_none() {
-        not_run("no Python with the package perfetto (scripts/need rust tests)");
-    }
-    found
+    python::with("perfetto.protos.perfetto.trace.perfetto_trace_pb2", "perfetto")
 }
 
 /// A track as Perfetto's definitions read it; see the script.

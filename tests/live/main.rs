@@ -20,6 +20,8 @@ mod documents;
 mod family;
 #[path = "../support/not_run.rs"]
 mod not_run;
+#[path = "../support/python.rs"]
+mod python;
 #[path = "../support/shared_data.rs"]
 mod shared_data;
 #[path = "../../crates/linux/tests/support/trace_dat.rs"]

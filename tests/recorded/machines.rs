@@ -1,5 +1,6 @@
 //! Foreign machines and the project's own: the survey is compared with independent facts.
 
+use crate::files::files_below;
 use crate::recordings::{self, data, expect, machine, own, unpacked};
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::machine::blocks;
@@ -372,22 +373,9 @@ fn foreign_interrupt_tables_are_read_completely() {
     assert!(read >= 10, "{read} tables");
 }
 
-/// The files of a recording, each once: links are not followed.
-fn files(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut dirs = vec![root.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let kind = path.symlink_metadata().unwrap();
-            if kind.is_dir() {
-                dirs.push(path);
-            } else if kind.is_file() {
-                found.push(path);
-            }
-        }
-    }
-    found
+/// The files of a recording, each once: without links.
+fn files(root: &Path) -> impl Iterator<Item = PathBuf> {
+    files_below(root).into_iter().filter(|path| !path.is_symlink())
 }
 
 /// Files by their path without numbers, so that one of a kind stands for all.

@@ -23,10 +23,14 @@ mod written_files;
 mod documents;
 #[path = "../support/empty_latency.rs"]
 mod empty_latency;
+#[path = "../support/files.rs"]
+mod files;
 #[path = "../support/not_run.rs"]
 mod not_run;
 #[path = "../support/program.rs"]
 mod program;
+#[path = "../support/python.rs"]
+mod python;
 #[path = "../support/recordings.rs"]
 mod recordings;
 #[path = "../support/schemas.rs"]

@@ -1,6 +1,6 @@
 //! The validator of JSON schemas: a Python with `jsonschema`.
 
-use crate::not_run::not_run;
+use crate::python;
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,7 @@ use std::process::{Command, Stdio};
 
 /// A Python with a validator.
 pub fn python() -> Option<PathBuf> {
-    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/python/bin/python");
-    let has = |python: &PathBuf| {
-        let answer = Command::new(python).args(["-c", "import jsonschema"]).output();
-        answer.is_ok_and(|output| output.status.success())
-    };
-    let found = [own, PathBuf::from("python3")].into_iter().find(has);
-    if found.is_none() {
-        not_run("no Python with the package jsonschema (scripts/need rust tests)");
-    }
-    found
+    python::with("jsonschema", "jsonschema")
 }
 
 /// The validator's answer for each document.

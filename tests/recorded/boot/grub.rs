@@ -1,6 +1,7 @@
 //! A machine with GRUB, made of files. A few lines of shell simulate `grub-mkconfig`: they run
 //! every script below `etc/grub.d` between the same marks as the real program.
 
+use crate::files::files_below;
 use cpushield::boot::{FileFate, RemovedParameters};
 use cpushield_linux::{CommandOutput, Host, Store};
 use cpushield_simulator::Simulated;
@@ -235,9 +236,12 @@ impl Machine {
 
     /// Every file with its permissions and bytes.
     pub fn files(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
-        let mut files = BTreeMap::new();
-        walk(&self.dir.join("root"), &mut files);
-        files
+        let content = |path: PathBuf| {
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            let bytes = fs::read(&path).unwrap();
+            (path, (mode, bytes))
+        };
+        files_below(&self.dir.join("root")).into_iter().map(content).collect()
     }
 
     /// Checks that undo restored each file that was there before, and removed the others.
@@ -250,18 +254,6 @@ impl Machine {
             let was_there = before.contains_key(&self.path(path.trim_start_matches('/')));
             let wanted = if was_there { FileFate::Restored } else { FileFate::Removed };
             assert_eq!(*fate, wanted, "{path}");
-        }
-    }
-}
-
-fn walk(dir: &Path, files: &mut BTreeMap<PathBuf, (u32, Vec<u8>)>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            walk(&path, files);
-        } else {
-            let mode = fs::metadata(&path).unwrap().permissions().mode();
-            files.insert(path.clone(), (mode, fs::read(&path).unwrap()));
         }
     }
 }

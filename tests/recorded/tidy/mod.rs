@@ -1,6 +1,7 @@
 //! The rules of `STYLE.md` that a program can check: import directions, sizes, words, and
 //! completeness. Each check also gets a sample that must fail.
 
+use crate::files::files_below;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -127,24 +128,10 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            walk(&path, found);
-        } else {
-            found.push(path);
-        }
-    }
-}
-
 fn sources() -> Vec<Source> {
-    let mut files = Vec::new();
-    for dir in ["src", "crates", "xtask", "tests"] {
-        walk(&root().join(dir), &mut files);
-    }
-    let mut sources: Vec<Source> = files
-        .into_iter()
+    let mut sources: Vec<Source> = ["src", "crates", "xtask", "tests"]
+        .iter()
+        .flat_map(|dir| files_below(&root().join(dir)))
         .filter(|path| path.extension().is_some_and(|e| e == "rs"))
         .map(|path| Source {
             text: fs::read_to_string(&path).unwrap(),
