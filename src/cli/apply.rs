@@ -23,6 +23,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct ApplyArgs {
     /// A plan saved with `cpushield plan -o FILE` (`-` is standard input)
+    ///
+    /// Its steps are shown first. A plan with a step that its setting never makes is refused.
     #[arg(value_name = "PLAN", conflicts_with_all = ONE_SHIELD)]
     #[arg(conflicts_with_all = ["policy", "all", "disturb"])]
     plan: Option<PathBuf>,

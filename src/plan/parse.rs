@@ -57,6 +57,15 @@ pub enum PlanFault {
         /// The name of the tunable.
         name: String,
     },
+    /// The tunable of a step cannot want its change.
+    NotWanted {
+        /// The index of the step.
+        step: usize,
+        /// The name of the tunable.
+        name: String,
+        /// The file, task or value of the change, as a command.
+        change: String,
+    },
     /// No plan may contain the change of a step.
     Change {
         /// The index of the step.
@@ -90,6 +99,9 @@ impl fmt::Display for PlanFault {
             }
             PlanFault::NoSuchTunable { step, name } => {
                 write!(f, "step {}: there is no tunable {name:?}", step + 1)
+            }
+            PlanFault::NotWanted { step, name, change } => {
+                write!(f, "step {}: {name} never makes the change `{change}`", step + 1)
             }
             PlanFault::Change { step, fault } => write!(f, "step {}: {fault}", step + 1),
         }
@@ -129,9 +141,14 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
     for (n, step) in plan.steps.iter().enumerate() {
         let checked = match tunables::named(&step.tunable) {
             None => Err(PlanFault::NoSuchTunable { step: n, name: step.tunable.clone() }),
-            Some(_) => {
-                step.check(&plan.shield).map_err(|fault| PlanFault::Change { step: n, fault })
-            }
+            Some(tunable) => match step.check(&plan.shield) {
+                Err(fault) => Err(PlanFault::Change { step: n, fault }),
+                Ok(()) if tunable.could_want(&step.change, &plan.shield) => Ok(()),
+                Ok(()) => {
+                    let (name, change) = (step.tunable.clone(), step.change.shell());
+                    Err(PlanFault::NotWanted { step: n, name, change })
+                }
+            },
         };
         checked.map_err(|why| (line_of_key(text, "change", n), why))?;
     }

@@ -1,9 +1,10 @@
 //! `kthreads`: moves kernel threads that may run anywhere off the shield. Pure.
 
+use super::closed_set::keeps_task_off;
 use super::want::keep_off_shield;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
-use crate::change::Risk;
+use crate::change::{Change, Risk};
 use crate::documents::machine::{Machine, PlacedThread};
 use crate::documents::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
 
@@ -58,6 +59,10 @@ impl Tunable for Kthreads {
 
     fn risk(&self) -> Risk {
         Risk::None
+    }
+
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        keeps_task_off(change, shield)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

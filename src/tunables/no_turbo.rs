@@ -1,9 +1,10 @@
 //! `no-turbo`: CPUs keep within their nominal frequencies. Pure.
 
+use super::closed_set::sets;
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Risk, ValueComparison};
+use crate::change::{Change, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
@@ -78,6 +79,10 @@ impl Tunable for NoTurbo {
 
     fn disturbs_others(&self) -> Option<MachineWideEffect> {
         Some(MachineWideEffect::CallsCpus)
+    }
+
+    fn could_want(&self, change: &Change, _: &Shield) -> bool {
+        sets(change, &[NO_TURBO], "1") || sets(change, &[BOOST], "0")
     }
 
     fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {

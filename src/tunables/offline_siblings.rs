@@ -89,6 +89,11 @@ impl Tunable for OfflineSiblings {
         Some(MachineWideEffect::BringsCpusOnline)
     }
 
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        let offline = &shield.offline_siblings;
+        matches!(change, Change::OfflineSibling { cpu, .. } if offline.contains(*cpu))
+    }
+
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.topology.threads_per_core() < 2 {
             return WantedChanges::Nothing(InapplicableReason::NoSiblings);

@@ -1,10 +1,11 @@
 //! `rps` and `xps`: network work is not steered to the shield. Pure.
 
+use super::closed_set::keeps_off;
 use super::want::{setting, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Risk, ValueComparison};
+use crate::change::{Change, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
@@ -80,6 +81,10 @@ impl Tunable for Rps {
         Risk::Low
     }
 
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        keeps_off(change, shield, &[RPS, RPS_DEFAULT])
+    }
+
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
         let files = default.into_iter().chain(settings(machine, RPS));
@@ -126,6 +131,10 @@ impl Tunable for Xps {
 
     fn optional(&self, _workload: Workload) -> Option<OffReason> {
         Some(OffReason::SendsNoWork)
+    }
+
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        keeps_off(change, shield, &[XPS])
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -1,9 +1,10 @@
 //! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
+use super::closed_set::{sets, sets_of_shielded};
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Risk, ValueComparison};
+use crate::change::{Change, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
@@ -17,6 +18,12 @@ pub(super) struct CpuIdle;
 pub(super) struct CpuGovernor;
 
 /// The governor of a CPU, below the directory of the CPU.
+/// The files of the governor of a CPU, and of CPUs that share one.
+const GOVERNORS: [&str; 2] = [
+    "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+    "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+];
+
 const GOVERNOR: &str = "cpufreq/scaling_governor";
 
 const IDLE_PAGE: &str = "\
@@ -79,6 +86,10 @@ impl Tunable for CpuIdle {
         Some(OffReason::OnlyCostsPower)
     }
 
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        sets_of_shielded(change, shield, self.reads(), "n/a")
+    }
+
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
             return WantedChanges::Nothing(InapplicableReason::NoIdleStates);
@@ -102,10 +113,7 @@ impl Tunable for CpuGovernor {
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        &[
-            "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-            "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-        ]
+        &GOVERNORS
     }
 
     fn removes(&self) -> &'static [Cause] {
@@ -118,6 +126,12 @@ impl Tunable for CpuGovernor {
 
     fn optional(&self, _workload: Workload) -> Option<OffReason> {
         Some(OffReason::CostsPower)
+    }
+
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        let [of_cpu, of_policy] = GOVERNORS;
+        sets_of_shielded(change, shield, &[of_cpu], "performance")
+            || sets(change, &[of_policy], "performance")
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -1,9 +1,10 @@
 //! `tracing-buffer`: lets `verify` start a trace without waiting for a busy CPU. Pure.
 
+use super::closed_set::sets;
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Risk, ValueComparison};
+use crate::change::{Change, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, Shield};
@@ -72,6 +73,11 @@ impl Tunable for TracingBuffer {
     /// The buffer keeps its size.
     fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
         None
+    }
+
+    fn could_want(&self, change: &Change, _: &Shield) -> bool {
+        let mounts = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+        mounts.iter().any(|mount| sets(change, &[&format!("{mount}/{SWITCH}")], "0"))
     }
 
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {

@@ -1,10 +1,11 @@
 //! `watchdog`: switches the lockup detectors off on the shield. Pure.
 
+use super::closed_set::keeps_off;
 use super::want::{keep_off_shield, setting};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Risk, ValueComparison};
+use crate::change::{Change, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, Shield};
@@ -72,6 +73,10 @@ impl Tunable for Watchdog {
 
     fn disturbed_cpus(&self, now: &str) -> Option<CpuSet> {
         now.parse().ok()
+    }
+
+    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
+        keeps_off(change, shield, &[CPUS])
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

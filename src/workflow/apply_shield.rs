@@ -79,6 +79,9 @@ pub fn apply_source(
     if matches!(source, PlanSource::File(_)) {
         check(&work.host, &plan)?;
         check_saved_plan(work, &plan)?;
+        for (n, step) in plan.steps.iter().enumerate() {
+            work.ui.status(&format!("step {}, {}: {}", n + 1, step.tunable, step.change.shell()));
+        }
     }
     catch_stops()?;
     let origin = inputs.as_ref().map(origin_of);
@@ -287,6 +290,8 @@ mod tests {
         let shown = |cpus: &str, work: &WorkContext<'_>| {
             let mut edited = planned.clone();
             edited.shield.cpus = cpus.parse().unwrap();
+            // The steps for CPU 3 are none of another shield.
+            edited.steps.retain(|_| cpus == "3");
             std::fs::write(&file, serde_json::to_string(&edited).unwrap()).unwrap();
             preview_source(work, &saved).map_err(|failure| failure.to_string())
         };

@@ -2,7 +2,8 @@
 
 use crate::recordings;
 use cpushield::boot;
-use cpushield::plan::{CpuChoice, choose, plan};
+use cpushield::change::{Change, ValueComparison};
+use cpushield::plan::{CpuChoice, Plan, Step, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
 use cpushield::report;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
@@ -10,6 +11,7 @@ use cpushield::report::plan::{PlanDetail, PlannedMachine};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
 use cpushield_linux::Host;
+use std::collections::BTreeSet;
 use std::fs;
 
 /// Machine, and the proposals for: no request, two CPUs, a private L3 cache. `3,7/7` is CPUs 3 and
@@ -125,6 +127,77 @@ fn every_real_machine_gets_a_plan_or_a_reason() {
         }
     }
     assert!(plans > 50, "{plans}");
+}
+
+/// Files that run commands as root, crash the machine, or open it.
+const DANGEROUS: [&str; 8] = [
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/modprobe",
+    "/proc/sys/kernel/poweroff_cmd",
+    "/proc/sys/kernel/randomize_va_space",
+    "/proc/sys/vm/panic_on_oom",
+    "/sys/kernel/uevent_helper",
+    "/sys/fs/cgroup/release_agent",
+    "/sys/devices/system/cpu/cpu0/online",
+];
+
+/// Values that no tunable wants for a file whose value is no set of CPUs.
+const FOREIGN: [&str; 4] = ["|/tmp/x", "0x1", "2147483647", "powersave"];
+
+#[test]
+fn a_saved_plan_has_only_what_its_tunables_could_want() {
+    let tunables = || tunables::TUNABLES.iter().map(|tunable| tunable.name());
+    let all = tunables().map(|name| (name.to_owned(), true)).collect();
+    let request = ShieldRequest { tunables: all, ..ShieldRequest::default() };
+    let (mut read, mut refused) = (BTreeSet::new(), 0);
+    for (name, dir) in recordings::own() {
+        let host = Host::recorded(&dir.join("root")).unwrap();
+        let machine = survey(&host, &tunables::reads());
+        let parsed = |plan: &Plan| Plan::parse(&serde_json::to_string(plan).unwrap(), &name);
+        let plan = plan(&machine, &request).unwrap();
+        assert_eq!(parsed(&plan).as_ref(), Ok(&plan));
+        let mut must_fail = |n: usize, step: Step| {
+            let tunable = tunables::named(&step.tunable).unwrap();
+            let is_wanted = tunable.could_want(&step.change, &plan.shield);
+            assert!(step.check(&plan.shield).is_err() || !is_wanted, "{name}: {step:#?}");
+            refused += 1;
+            // A plan is read completely, which takes longer.
+            if refused % 50 == 0 {
+                let mut plan = plan.clone();
+                plan.steps[n] = step;
+                let error = parsed(&plan).unwrap_err().to_string();
+                assert!(error.contains(&format!("step {}: ", n + 1)), "{error}");
+            }
+        };
+        for (n, step) in plan.steps.iter().enumerate() {
+            read.insert(step.tunable.clone());
+            // Threads are moved by two tunables.
+            let alike = matches!(step.change, Change::Affinity { .. });
+            for other in tunables().filter(|other| *other != step.tunable && !alike) {
+                must_fail(n, Step { tunable: other.to_owned(), ..step.clone() });
+            }
+            let Change::Write { path, value, compare } = &step.change else { continue };
+            for path in DANGEROUS {
+                let change = Change::Write {
+                    path: path.to_owned(),
+                    value: value.clone(),
+                    compare: *compare,
+                };
+                must_fail(n, Step { change, ..step.clone() });
+            }
+            let shielded = plan.shield.housekeeping.union(&plan.shield.cpus);
+            let values = match compare {
+                ValueComparison::List => vec![shielded.to_string()],
+                ValueComparison::Mask => vec![shielded.to_mask()],
+                _ => FOREIGN.map(str::to_owned).into(),
+            };
+            for value in values.into_iter().filter(|_| !path.ends_with("mems")) {
+                let change = Change::Write { path: path.clone(), value, compare: *compare };
+                must_fail(n, Step { change, ..step.clone() });
+            }
+        }
+    }
+    assert!(read.len() > 15 && refused > 1000, "{refused} of {read:?}");
 }
 
 #[test]

@@ -85,6 +85,11 @@ pub enum ErrorCause {
     },
     /// The file is not a regular file.
     NotRegular(FileKind),
+    /// Another user could have written what this program would do.
+    ForeignOwner {
+        /// The number of the user.
+        uid: u32,
+    },
     /// A namespace of this process hides a part of the machine.
     Namespace(NamespaceKind),
 }
@@ -118,6 +123,7 @@ impl From<OpenError> for ErrorCause {
         match error {
             OpenError::Io(source) => ErrorCause::Io(source),
             OpenError::Not(kind) => ErrorCause::NotRegular(kind),
+            OpenError::ForeignOwner { uid } => ErrorCause::ForeignOwner { uid },
         }
     }
 }
@@ -312,6 +318,9 @@ impl Error {
             ErrorCause::Held { pid: Some(pid) } => format!("process {pid} holds the lock"),
             ErrorCause::Held { pid: None } => "another process holds the lock".to_owned(),
             ErrorCause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
+            ErrorCause::ForeignOwner { uid } => {
+                format!("it belongs to user {uid}, and this program would do what it says")
+            }
             ErrorCause::Namespace(kind) => kind.to_string(),
         }
     }

@@ -4,7 +4,7 @@
 use crate::error::{Error, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
-use crate::files::regular::open_regular;
+use crate::files::regular::{is_own, open_regular};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -109,12 +109,6 @@ impl PublicDir {
         }
         Ok(bytes)
     }
-}
-
-/// Whether root or this user owns a file.
-fn is_own(found: &fs::Metadata) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    found.uid() == 0 || found.uid() == own
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use std::fmt;
 use std::fs::{self, File, FileType, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// What a file that is not regular is.
@@ -60,12 +60,39 @@ pub enum OpenError {
     Io(io::Error),
     /// It is not a regular file.
     Not(FileKind),
+    /// Neither root nor this user owns it.
+    ForeignOwner {
+        /// The number of its owner.
+        uid: u32,
+    },
 }
 
 impl From<io::Error> for OpenError {
     fn from(error: io::Error) -> OpenError {
         OpenError::Io(error)
     }
+}
+
+/// Whether root or this user owns a file.
+pub(crate) fn is_own(found: &fs::Metadata) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    found.uid() == 0 || found.uid() == own
+}
+
+/// Reads a regular file of root or of this user. A journal says what undo writes, so no other user
+/// may have written it.
+///
+/// # Errors
+/// The file system's error, or what is wrong with the file.
+pub fn read_own(path: &Path) -> Result<Vec<u8>, OpenError> {
+    let mut file = open_regular(path, OpenOptions::new().read(true))?;
+    let found = file.metadata()?;
+    if !is_own(&found) {
+        return Err(OpenError::ForeignOwner { uid: found.uid() });
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Opens a file with these options, without following a symbolic link and without blocking. The

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
 use crate::files::public_dir::PublicDir;
-use crate::files::regular::{OpenError, open_regular};
+use crate::files::regular::{OpenError, open_regular, read_own};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
@@ -266,7 +266,7 @@ impl Store {
     /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// The file system's error, or it is not a regular file.
+    /// The file system's error, it is not a regular file, or another user owns it.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match self.log_result(Operation::Read, name, self.read_file(name)) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -276,13 +276,8 @@ impl Store {
     }
 
     fn read_file(&self, name: &str) -> Result<Vec<u8>> {
-        let path = self.dir.join(name);
-        let mut file = open_regular(&path, OpenOptions::new().read(true))
-            .map_err(|e| Error::open(Operation::Read, &self.path(name), e))?;
-        let mut bytes = Vec::new();
-        let read = file.read_to_end(&mut bytes);
-        read.map_err(|e| Error::io(Operation::Read, &self.path(name), e))?;
-        Ok(bytes)
+        read_own(&self.dir.join(name))
+            .map_err(|e| Error::open(Operation::Read, &self.path(name), e))
     }
 
     /// Replaces a file atomically: it has either the old bytes or the new ones. They are on the
@@ -535,6 +530,20 @@ mod tests {
         );
         drop(held);
         store.lock().unwrap();
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_not_read() {
+        let scratch = Scratch::new("store-owner");
+        let (store, file) = (Store::new(&scratch.0), scratch.0.join("journal"));
+        store.replace("journal", b"{}").unwrap();
+        if std::os::unix::fs::chown(&file, Some(1234), None).is_err() {
+            return not_run("only root can give a file away");
+        }
+        let refused = store.read("journal").unwrap_err();
+        assert!(refused.reason().contains("belongs to user 1234"), "{refused}");
+        std::os::unix::fs::chown(&file, Some(0), None).unwrap();
+        assert_eq!(store.read("journal").unwrap(), Some(b"{}".to_vec()));
     }
 
     #[test]
