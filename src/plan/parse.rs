@@ -57,6 +57,16 @@ pub enum PlanFault {
         /// The name of the tunable.
         name: String,
     },
+    /// A step takes effect at another time than its tunable does.
+    When {
+        /// The index of the step.
+        step: usize,
+    },
+    /// It lists a tunable that there is not.
+    NotListed {
+        /// The name.
+        name: String,
+    },
     /// The tunable of a step cannot want its change.
     NotWanted {
         /// The index of the step.
@@ -100,6 +110,10 @@ impl fmt::Display for PlanFault {
             PlanFault::NoSuchTunable { step, name } => {
                 write!(f, "step {}: there is no tunable {name:?}", step + 1)
             }
+            PlanFault::When { step } => {
+                write!(f, "step {}: its tunable takes effect at another time", step + 1)
+            }
+            PlanFault::NotListed { name } => write!(f, "there is no tunable {name:?}"),
             PlanFault::NotWanted { step, name, change } => {
                 write!(f, "step {}: {name} never makes the change `{change}`", step + 1)
             }
@@ -138,11 +152,16 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
     }
     let plan: Plan = serde_json::from_str(text).map_err(|e| malformed(&e))?;
     check_shield(&plan.shield).map_err(|why| (line_of_key(text, "shield", 0), why))?;
+    let listed = plan.already.keys().chain(plan.shield.tunables.keys());
+    if let Some(name) = listed.into_iter().find(|name| tunables::named(name).is_none()) {
+        return Err((line_of_key(text, name, 0), PlanFault::NotListed { name: name.clone() }));
+    }
     for (n, step) in plan.steps.iter().enumerate() {
         let checked = match tunables::named(&step.tunable) {
             None => Err(PlanFault::NoSuchTunable { step: n, name: step.tunable.clone() }),
             Some(tunable) => match step.check(&plan.shield) {
                 Err(fault) => Err(PlanFault::Change { step: n, fault }),
+                Ok(()) if step.when != tunable.when() => Err(PlanFault::When { step: n }),
                 Ok(()) if tunable.could_want(&step.change, &plan.shield) => Ok(()),
                 Ok(()) => {
                     let (name, change) = (step.tunable.clone(), step.change.shell());

@@ -6,13 +6,14 @@ use crate::documents::plan::Shield;
 use crate::glob;
 use cpushield_linux::CpuSet;
 
-/// Whether a change sets one of these files to this text. `*` matches any one name in a path.
-pub(super) fn sets(change: &Change, files: &[&str], text: &str) -> bool {
-    let Change::Write { path, value, .. } = change else { return false };
-    value == text && files.iter().any(|file| glob::matches_path(file, path))
+/// Whether a change sets one of these files to this text, which is compared so. `*` matches any one
+/// name in a path.
+pub(super) fn sets(change: &Change, files: &[&str], text: &str, compared: ValueComparison) -> bool {
+    let Change::Write { path, value, compare } = change else { return false };
+    value == text && *compare == compared && files.iter().any(|file| glob::matches_path(file, path))
 }
 
-/// The same for files of a CPU (`…/cpu3/…`), which must be shielded.
+/// The same for words in files of a CPU (`…/cpu3/…`), which must be shielded.
 pub(super) fn sets_of_shielded(
     change: &Change,
     shield: &Shield,
@@ -21,14 +22,30 @@ pub(super) fn sets_of_shielded(
 ) -> bool {
     let Change::Write { path, .. } = change else { return false };
     let cpu = path.split('/').find_map(|name| name.strip_prefix("cpu")?.parse().ok());
-    cpu.is_some_and(|cpu| shield.cpus.contains(cpu)) && sets(change, files, text)
+    cpu.is_some_and(|cpu| shield.cpus.contains(cpu))
+        && sets(change, files, text, ValueComparison::Text)
 }
 
 /// Whether a change sets one of these files to CPUs outside the shield.
-pub(super) fn keeps_off(change: &Change, shield: &Shield, files: &[&str]) -> bool {
-    let Change::Write { path, .. } = change else { return false };
-    let cpus = written_cpus(change).filter(|cpus| !cpus.intersects(&shield.cpus));
-    cpus.is_some() && files.iter().any(|file| glob::matches_path(file, path))
+pub(super) fn keeps_off(
+    change: &Change,
+    shield: &Shield,
+    files: &[&str],
+    compared: ValueComparison,
+) -> bool {
+    cpus_off(change, shield, files, compared).is_some_and(|cpus| !cpus.is_empty())
+}
+
+/// The CPUs outside the shield, or none, that a change sets one of these files to.
+pub(super) fn cpus_off(
+    change: &Change,
+    shield: &Shield,
+    files: &[&str],
+    compared: ValueComparison,
+) -> Option<CpuSet> {
+    let Change::Write { path, compare, .. } = change else { return None };
+    let known = *compare == compared && files.iter().any(|file| glob::matches_path(file, path));
+    written_cpus(change).filter(|cpus| known && !cpus.intersects(&shield.cpus))
 }
 
 /// Whether a change keeps a task on CPUs outside the shield.

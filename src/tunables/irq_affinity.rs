@@ -87,8 +87,10 @@ impl Tunable for IrqAffinity {
     }
 
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        let files = [DEFAULT, "/proc/irq/*/smp_affinity", "/proc/irq/*/smp_affinity_list"];
-        keeps_off(change, shield, &files)
+        let (masks, lists) =
+            ([DEFAULT, "/proc/irq/*/smp_affinity"], ["/proc/irq/*/smp_affinity_list"]);
+        keeps_off(change, shield, &masks, ValueComparison::Mask)
+            || keeps_off(change, shield, &lists, ValueComparison::List)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

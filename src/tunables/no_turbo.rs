@@ -82,7 +82,8 @@ impl Tunable for NoTurbo {
     }
 
     fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        sets(change, &[NO_TURBO], "1") || sets(change, &[BOOST], "0")
+        let text = ValueComparison::Text;
+        sets(change, &[NO_TURBO], "1", text) || sets(change, &[BOOST], "0", text)
     }
 
     fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {

@@ -90,8 +90,9 @@ impl Tunable for OfflineSiblings {
     }
 
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        let offline = &shield.offline_siblings;
-        matches!(change, Change::OfflineSibling { cpu, .. } if offline.contains(*cpu))
+        let Change::OfflineSibling { cpu, sibling } = change else { return false };
+        let working = shield.cpus.difference(&shield.idle_siblings);
+        shield.offline_siblings.contains(*cpu) && working.contains(*sibling)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -1,6 +1,6 @@
 //! `rps` and `xps`: network work is not steered to the shield. Pure.
 
-use super::closed_set::keeps_off;
+use super::closed_set::cpus_off;
 use super::want::{setting, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
@@ -82,7 +82,7 @@ impl Tunable for Rps {
     }
 
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_off(change, shield, &[RPS, RPS_DEFAULT])
+        cpus_off(change, shield, &[RPS, RPS_DEFAULT], ValueComparison::Mask).is_some()
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
@@ -134,7 +134,7 @@ impl Tunable for Xps {
     }
 
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_off(change, shield, &[XPS])
+        cpus_off(change, shield, &[XPS], ValueComparison::Mask).is_some()
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

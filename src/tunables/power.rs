@@ -131,7 +131,7 @@ impl Tunable for CpuGovernor {
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
         let [of_cpu, of_policy] = GOVERNORS;
         sets_of_shielded(change, shield, &[of_cpu], "performance")
-            || sets(change, &[of_policy], "performance")
+            || sets(change, &[of_policy], "performance", ValueComparison::Text)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -105,7 +105,7 @@ impl Tunable for FileSetting {
     }
 
     fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        sets(change, self.file, self.value)
+        sets(change, self.file, self.value, self.compare)
     }
 
     fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {

@@ -76,8 +76,9 @@ impl Tunable for TracingBuffer {
     }
 
     fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        let mounts = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-        mounts.iter().any(|mount| sets(change, &[&format!("{mount}/{SWITCH}")], "0"))
+        let files = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+        let files = files.map(|mount| format!("{mount}/{SWITCH}"));
+        files.iter().any(|file| sets(change, &[file], "0", ValueComparison::Again))
     }
 
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {

@@ -76,7 +76,7 @@ impl Tunable for Watchdog {
     }
 
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_off(change, shield, &[CPUS])
+        keeps_off(change, shield, &[CPUS], ValueComparison::List)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -68,7 +68,7 @@ impl Tunable for Workqueues {
     }
 
     fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_off(change, shield, &[GLOBAL, QUEUES])
+        keeps_off(change, shield, &[GLOBAL, QUEUES], ValueComparison::Mask)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

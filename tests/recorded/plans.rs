@@ -2,7 +2,7 @@
 
 use crate::recordings;
 use cpushield::boot;
-use cpushield::change::{Change, ValueComparison};
+use cpushield::change::{Change, EffectTime, ValueComparison};
 use cpushield::plan::{CpuChoice, Plan, Step, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
 use cpushield::report;
@@ -159,6 +159,7 @@ fn a_saved_plan_has_only_what_its_tunables_could_want() {
         let mut must_fail = |n: usize, step: Step| {
             let tunable = tunables::named(&step.tunable).unwrap();
             let is_wanted = tunable.could_want(&step.change, &plan.shield);
+            let is_wanted = is_wanted && step.when == tunable.when();
             assert!(step.check(&plan.shield).is_err() || !is_wanted, "{name}: {step:#?}");
             refused += 1;
             // A plan is read completely, which takes longer.
@@ -176,7 +177,20 @@ fn a_saved_plan_has_only_what_its_tunables_could_want() {
             for other in tunables().filter(|other| *other != step.tunable && !alike) {
                 must_fail(n, Step { tunable: other.to_owned(), ..step.clone() });
             }
+            must_fail(n, Step { when: EffectTime::Boot, ..step.clone() });
             let Change::Write { path, value, compare } = &step.change else { continue };
+            let all = [
+                ValueComparison::Text,
+                ValueComparison::List,
+                ValueComparison::Mask,
+                ValueComparison::Member,
+                ValueComparison::Word,
+                ValueComparison::Again,
+            ];
+            for compare in all.into_iter().filter(|other| other != compare) {
+                let change = Change::Write { path: path.clone(), value: value.clone(), compare };
+                must_fail(n, Step { change, ..step.clone() });
+            }
             for path in DANGEROUS {
                 let change = Change::Write {
                     path: path.to_owned(),

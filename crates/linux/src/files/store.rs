@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
 use crate::files::public_dir::PublicDir;
-use crate::files::regular::{OpenError, open_regular, read_own};
+use crate::files::regular::{OpenError, is_own, open_regular, read_own};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
@@ -310,6 +310,10 @@ impl Store {
         let new = self.dir.join(format!("{name}.new"));
         let answer = atomic_file::put(&self.dir.join(name), &new, 0o600, &mut |file| {
             self.budget.take()?;
+            // Over a network root may be another user, whose files are not read again.
+            if !is_own(&file.metadata()?) {
+                return Err(io::Error::from_raw_os_error(libc::EPERM));
+            }
             file.write_all(bytes)?;
             reserve_space(file, bytes.len() as u64, spare)?;
             file.sync_all()
