@@ -152,8 +152,8 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
     }
     let plan: Plan = serde_json::from_str(text).map_err(|e| malformed(&e))?;
     check_shield(&plan.shield).map_err(|why| (line_of_key(text, "shield", 0), why))?;
-    let listed = plan.already.keys().chain(plan.shield.tunables.keys());
-    if let Some(name) = listed.into_iter().find(|name| tunables::named(name).is_none()) {
+    let mut listed = plan.already.keys().chain(plan.shield.tunables.keys());
+    if let Some(name) = listed.find(|name| tunables::named(name).is_none()) {
         return Err((line_of_key(text, name, 0), PlanFault::NotListed { name: name.clone() }));
     }
     for (n, step) in plan.steps.iter().enumerate() {

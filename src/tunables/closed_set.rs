@@ -9,8 +9,14 @@ use cpushield_linux::CpuSet;
 /// Whether a change sets one of these files to this text, which is compared so. `*` matches any one
 /// name in a path.
 pub(super) fn sets(change: &Change, files: &[&str], text: &str, compared: ValueComparison) -> bool {
-    let Change::Write { path, value, compare } = change else { return false };
-    value == text && *compare == compared && files.iter().any(|file| glob::matches_path(file, path))
+    matches!(change, Change::Write { value, .. } if value == text)
+        && writes(change, files, compared)
+}
+
+/// Whether a change writes one of these files, and compares the value so.
+fn writes(change: &Change, files: &[&str], compared: ValueComparison) -> bool {
+    let Change::Write { path, compare, .. } = change else { return false };
+    *compare == compared && files.iter().any(|file| glob::matches_path(file, path))
 }
 
 /// The same for words in files of a CPU (`…/cpu3/…`), which must be shielded.
@@ -43,9 +49,8 @@ pub(super) fn cpus_off(
     files: &[&str],
     compared: ValueComparison,
 ) -> Option<CpuSet> {
-    let Change::Write { path, compare, .. } = change else { return None };
-    let known = *compare == compared && files.iter().any(|file| glob::matches_path(file, path));
-    written_cpus(change).filter(|cpus| known && !cpus.intersects(&shield.cpus))
+    let cpus = written_cpus(change).filter(|cpus| !cpus.intersects(&shield.cpus))?;
+    writes(change, files, compared).then_some(cpus)
 }
 
 /// Whether a change keeps a task on CPUs outside the shield.
