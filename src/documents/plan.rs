@@ -1,6 +1,6 @@
 //! The [`Plan`] document: a shield and the ordered steps that make it. Each step has the current
-//! value, the change, the reason and the risk. A plan can be saved, reviewed, edited and applied
-//! later.
+//! value, the change, the reason and the risk. A plan can be saved, reviewed and applied later; to
+//! change it, plan again.
 
 mod boot_advice;
 mod candidate;

@@ -25,6 +25,7 @@ mod policy_plans;
 mod readiness;
 mod refused;
 mod repeated_cycles;
+mod saved;
 mod sibling_refusal;
 mod siblings;
 mod sites;
@@ -45,6 +46,7 @@ pub use policy_plans::{PlannedShield, PolicyRefusal, WantedShield, plan_policy};
 pub use readiness::Readiness;
 pub use refused::PlanRefusal;
 use repeated_cycles::settle_cycles;
+pub use saved::check_saved;
 pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 
 use crate::change::Change;
@@ -174,15 +176,6 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
         }
     }
     Ok(())
-}
-
-/// Checks that no other program has claimed CPUs of a saved plan since the plan was made. Only the
-/// cpusets of the machine are needed.
-///
-/// # Errors
-/// Another program has claimed CPUs of the shield in an exclusive cpuset.
-pub fn check_saved(machine: &Machine, plan: &Plan) -> Result<(), PlanRefusal> {
-    if plan.has_cpuset() { check_partitions(machine, &plan.shield) } else { Ok(()) }
 }
 
 /// Checks that no other program has claimed CPUs of the shield in an exclusive cpuset.

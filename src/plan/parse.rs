@@ -3,7 +3,7 @@
 
 use crate::change::ChangeFault;
 use crate::documents::plan::{Plan, SCHEMA, Shield};
-use crate::policy::expected_name;
+use crate::policy::{OPERATOR_PRIORITY_MAX, expected_name};
 use crate::tunables;
 use cpushield_linux::CpuSet;
 use std::fmt;
@@ -62,6 +62,8 @@ pub enum PlanFault {
         /// The index of the step.
         step: usize,
     },
+    /// Operators may have a priority that would starve the kernel, or none.
+    OperatorPriority,
     /// It lists a tunable that there is not.
     NotListed {
         /// The name.
@@ -113,6 +115,9 @@ impl fmt::Display for PlanFault {
             PlanFault::When { step } => {
                 write!(f, "step {}: its tunable takes effect at another time", step + 1)
             }
+            PlanFault::OperatorPriority => {
+                write!(f, "expected a priority of 1 to {OPERATOR_PRIORITY_MAX} for operators")
+            }
             PlanFault::NotListed { name } => write!(f, "there is no tunable {name:?}"),
             PlanFault::NotWanted { step, name, change } => {
                 write!(f, "step {}: {name} never makes the change `{change}`", step + 1)
@@ -152,6 +157,10 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
     }
     let plan: Plan = serde_json::from_str(text).map_err(|e| malformed(&e))?;
     check_shield(&plan.shield).map_err(|why| (line_of_key(text, "shield", 0), why))?;
+    let priority = plan.operators.as_ref().and_then(|operators| operators.limits.priority);
+    if priority.is_some_and(|priority| !(1..=OPERATOR_PRIORITY_MAX).contains(&priority)) {
+        return Err((line_of_key(text, "priority", 0), PlanFault::OperatorPriority));
+    }
     let mut listed = plan.already.keys().chain(plan.shield.tunables.keys());
     if let Some(name) = listed.find(|name| tunables::named(name).is_none()) {
         return Err((line_of_key(text, name, 0), PlanFault::NotListed { name: name.clone() }));

@@ -139,6 +139,22 @@ pub enum PlanRefusal {
         /// The cost.
         disturbance: Disturbance,
     },
+    /// A saved plan counts on other housekeeping CPUs than this machine has now.
+    OtherHousekeeping {
+        /// Those of the plan.
+        found: CpuSet,
+        /// Those that the shield would have now.
+        needed: CpuSet,
+    },
+    /// A step of a saved plan is none that its tunable wants on this machine now.
+    NotWanted {
+        /// The step, from 1.
+        step: usize,
+        /// Its tunable.
+        tunable: String,
+        /// The change, as a shell command.
+        change: String,
+    },
     /// The shield's name cannot be the name of a cgroup and a unit.
     BadName {
         /// The name.
@@ -194,6 +210,14 @@ impl fmt::Display for PlanRefusal {
                 f,
                 "the new version of the shield drops {tunable}, but restoring the old settings \
                  disturbs other shields: {disturbance}"
+            ),
+            PlanRefusal::OtherHousekeeping { found, needed } => write!(
+                f,
+                "the plan leaves CPU {found} to other programs, but here that is now CPU {needed}"
+            ),
+            PlanRefusal::NotWanted { step, tunable, change } => write!(
+                f,
+                "step {step}: on this machine, {tunable} does not want this change now: {change}"
             ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::Node(refusal) => refusal.fmt(f),
@@ -311,6 +335,8 @@ impl PlanRefusal {
             | PlanRefusal::HeldByCpusets { .. }
             | PlanRefusal::NoHousekeeping { .. }
             | PlanRefusal::OtherValue { .. }
+            | PlanRefusal::OtherHousekeeping { .. }
+            | PlanRefusal::NotWanted { .. }
             | PlanRefusal::RestoringInterrupts { .. }
             | PlanRefusal::NoOwnCache { .. } => false,
         }
@@ -365,6 +391,9 @@ impl PlanRefusal {
                      shields)"
                         .to_owned(),
                 ]
+            }
+            PlanRefusal::OtherHousekeeping { .. } | PlanRefusal::NotWanted { .. } => {
+                vec!["plan again: the machine or the file has changed".to_owned()]
             }
             PlanRefusal::TooMany { .. } => self.smaller_requests(),
             PlanRefusal::NoSuchTunable { near, .. } => {

@@ -6,10 +6,10 @@ pub use super::change_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, end_interrupted_change, find_version, is_same_version};
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
-use super::machine_without::survey_without;
+use super::machine_without::remove_shield;
 use super::operator_units::warn_of_old_socket;
 use super::saved_document::SavedDocument;
-use super::shield_options::ShieldOptions;
+use super::shield_options::{ShieldOptions, check_accounts};
 use super::{WorkContext, catch_stops};
 use crate::apply::{self, ApplyError, ApplyProgress, check};
 use crate::boot::running_lint::nohz_full_difference;
@@ -21,7 +21,6 @@ use crate::documents::plan::{ActiveShields, ChoiceReason, NamedShield, Plan, ver
 use crate::failure::Failure;
 use crate::plan::{check_saved, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
-use crate::survey::survey_cpusets;
 use cpushield_linux::{CpuSet, sys::sched};
 use std::path::{Path, PathBuf};
 
@@ -55,12 +54,32 @@ pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Pla
     Ok(plan)
 }
 
-/// Checks what may have changed since a plan was saved: the other shields, and the cpusets of other
-/// programs. They do not take cpushield's lock, so the check comes right before the apply.
+/// Checks a saved plan: the machine, the other shields and the accounts may have changed since, and
+/// the file may be a stranger's.
 fn check_saved_plan(work: &WorkContext<'_>, plan: &Plan) -> Result<(), Failure> {
     apply::check_active(&work.host, &work.store, plan)?;
-    check_saved(&survey_cpusets(&work.host), plan)?;
-    Ok(())
+    let (old, live) = version_and_others(work, &plan.shield.name)?;
+    let mut machine = survey_machine(&work.host, &work.store);
+    if let Some(old) = &old {
+        remove_shield(&mut machine, &work.host, &work.store, old)?;
+    }
+    check_saved(&machine, plan, &live, &|path| work.host.exists(path))?;
+    match &plan.operators {
+        Some(operators) => check_accounts(&work.host, operators),
+        None => Ok(()),
+    }
+}
+
+/// The active version of a shield, and the shields beside it.
+fn version_and_others(
+    work: &WorkContext<'_>,
+    name: &str,
+) -> Result<(Option<Plan>, ActiveShields), Failure> {
+    let (mut old, others): (Vec<Plan>, Vec<Plan>) =
+        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == name);
+    let old = old.pop();
+    let live = ActiveShields::new(&others).replacing(old.as_ref());
+    Ok((old, live))
 }
 
 /// Applies the plan: a further shield, or another version of an active one. Returns the plan that
@@ -79,6 +98,9 @@ pub fn apply_source(
     if matches!(source, PlanSource::File(_)) {
         check(&work.host, &plan)?;
         check_saved_plan(work, &plan)?;
+        if let Some(operators) = &plan.operators {
+            work.ui.status(&format!("operators: {operators}"));
+        }
         for (n, step) in plan.steps.iter().enumerate() {
             work.ui.status(&format!("step {}, {}: {}", n + 1, step.tunable, step.change.shell()));
         }
@@ -166,14 +188,12 @@ pub fn plan_options(
     let WorkContext { host, store, .. } = work;
     let mut machine = survey_machine(host, store);
     let request = options.resolve(host, &machine, EffectTime::Runtime)?.request;
-    let (old, others): (Vec<Plan>, Vec<Plan>) =
-        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == request.name);
-    if let Some(old) = old.first() {
-        machine = survey_without(host, store, old)?;
+    let (old, live) = version_and_others(work, &request.name)?;
+    if let Some(old) = &old {
+        remove_shield(&mut machine, host, store, old)?;
     }
-    let live = ActiveShields::new(&others).replacing(old.first());
     let mut plan = plan_with_others(&machine, &request, &live)?;
-    if let Some(old) = old.first() {
+    if let Some(old) = &old {
         explain_change(&mut plan, old);
     }
     Ok((plan, (machine, request)))

@@ -383,6 +383,23 @@ fn find_operators(
     Ok(ShieldOperators { users, group, limits: policy.limits() })
 }
 
+/// Checks that the operators of a saved plan have the numbers that this machine has for their names.
+///
+/// # Errors
+/// A name is unknown, or has another number.
+pub(super) fn check_accounts(host: &Host, operators: &ShieldOperators) -> Result<(), Failure> {
+    let users = operators.users.iter().map(|user| (user, look_up_user(host, &user.name)));
+    let group = operators.group.iter().map(|group| (group, look_up_group(host, &group.name)));
+    for (OperatorName { name, id }, number) in users.chain(group) {
+        let found = number?;
+        if found != *id {
+            let why = format!("the plan says that {name} has the number {id}, but it is {found}");
+            return Err(Failure::usage(why).hint("plan again on this machine"));
+        }
+    }
+    Ok(())
+}
+
 /// The request for a shield that no policy describes.
 fn request_named(name: &str) -> RequestWithLimits {
     let request = ShieldRequest { name: name.to_owned(), ..ShieldRequest::default() };

@@ -3,7 +3,7 @@
 use crate::recordings;
 use cpushield::boot;
 use cpushield::change::{Change, EffectTime, ValueComparison};
-use cpushield::plan::{CpuChoice, Plan, Step, choose, plan};
+use cpushield::plan::{ActiveShields, CpuChoice, Plan, Step, check_saved, choose, plan};
 use cpushield::policy::{ShareLevel, ShieldRequest};
 use cpushield::report;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
@@ -156,6 +156,8 @@ fn a_saved_plan_has_only_what_its_tunables_could_want() {
         let parsed = |plan: &Plan| Plan::parse(&serde_json::to_string(plan).unwrap(), &name);
         let plan = plan(&machine, &request).unwrap();
         assert_eq!(parsed(&plan).as_ref(), Ok(&plan));
+        let alone = ActiveShields::default();
+        assert_eq!(check_saved(&machine, &plan, &alone, &|_| true), Ok(()), "{name}");
         let mut must_fail = |n: usize, step: Step| {
             let tunable = tunables::named(&step.tunable).unwrap();
             let is_wanted = tunable.could_want(&step.change, &plan.shield);

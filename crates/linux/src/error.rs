@@ -86,9 +86,10 @@ pub enum ErrorCause {
     /// The file is not a regular file.
     NotRegular(FileKind),
     /// Another user could have written what this program would do.
-    ForeignOwner {
-        /// The number of the user.
-        uid: u32,
+    ForeignWriter {
+        /// The number of the user who owns the file or its directory; `None` if the mode of one of
+        /// them lets others write.
+        uid: Option<u32>,
     },
     /// A namespace of this process hides a part of the machine.
     Namespace(NamespaceKind),
@@ -123,7 +124,7 @@ impl From<OpenError> for ErrorCause {
         match error {
             OpenError::Io(source) => ErrorCause::Io(source),
             OpenError::Not(kind) => ErrorCause::NotRegular(kind),
-            OpenError::ForeignOwner { uid } => ErrorCause::ForeignOwner { uid },
+            OpenError::ForeignWriter { uid } => ErrorCause::ForeignWriter { uid },
         }
     }
 }
@@ -318,8 +319,13 @@ impl Error {
             ErrorCause::Held { pid: Some(pid) } => format!("process {pid} holds the lock"),
             ErrorCause::Held { pid: None } => "another process holds the lock".to_owned(),
             ErrorCause::NotRegular(kind) => format!("it is {kind}, not a regular file"),
-            ErrorCause::ForeignOwner { uid } => {
-                format!("it belongs to user {uid}, and this program would do what it says")
+            ErrorCause::ForeignWriter { uid: Some(uid) } => {
+                format!("it or its directory belongs to user {uid}; this program would obey it")
+            }
+            ErrorCause::ForeignWriter { uid: None } => {
+                "other users may write it, or into its directory (chmod go-w); this program would \
+                 obey it"
+                    .to_owned()
             }
             ErrorCause::Namespace(kind) => kind.to_string(),
         }

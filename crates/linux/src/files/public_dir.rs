@@ -4,18 +4,16 @@
 use crate::error::{Error, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
-use crate::files::regular::{is_own, open_regular};
+use crate::files::regular::{check_writers, open_regular};
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The permission bits of the directory.
 const DIR_MODE: u32 = 0o755;
 /// The permission bits of its files.
 const FILE_MODE: u32 = 0o644;
-/// The bits with which other users could change a file.
-const OTHERS_WRITE: u32 = 0o022;
 /// The maximum size of a file.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -76,8 +74,11 @@ impl PublicDir {
             Err(error) => return Err(error),
         }
         let found = fs::symlink_metadata(&self.dir)?;
-        let is_safe = found.is_dir() && is_own(&found) && found.mode() & OTHERS_WRITE == 0;
-        if is_safe { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
+        if found.is_dir() && check_writers(&found).is_ok() {
+            Ok(())
+        } else {
+            Err(io::Error::from_raw_os_error(libc::EPERM))
+        }
     }
 
     /// Reads a file; `None` if it does not exist.
@@ -99,7 +100,7 @@ impl PublicDir {
         let file = open_regular(&self.dir.join(name), OpenOptions::new().read(true))
             .map_err(|e| Error::open(Operation::Read, &path, e))?;
         let found = file.metadata().map_err(failed)?;
-        if !is_own(&found) || found.mode() & OTHERS_WRITE != 0 {
+        if check_writers(&found).is_err() {
             return Err(Error::os(Operation::Read, &path, libc::EPERM));
         }
         let mut bytes = Vec::new();
@@ -114,7 +115,7 @@ impl PublicDir {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
     fn a_file_is_readable_for_all_and_no_link_is_followed() {

@@ -60,10 +60,10 @@ pub enum OpenError {
     Io(io::Error),
     /// It is not a regular file.
     Not(FileKind),
-    /// Neither root nor this user owns it.
-    ForeignOwner {
-        /// The number of its owner.
-        uid: u32,
+    /// Users other than root and this one may write it, or its directory.
+    ForeignWriter {
+        /// The owner, if that is the other user; `None` if the mode lets others write.
+        uid: Option<u32>,
     },
 }
 
@@ -73,23 +73,30 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// Whether root or this user owns a file.
-pub(crate) fn is_own(found: &fs::Metadata) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    found.uid() == 0 || found.uid() == own
-}
-
-/// Reads a regular file of root or of this user. A journal says what undo writes, so no other user
-/// may have written it.
+/// Checks that no user but root and this one may write a file or directory.
 ///
 /// # Errors
-/// The file system's error, or what is wrong with the file.
-pub fn read_own(path: &Path) -> Result<Vec<u8>, OpenError> {
-    let mut file = open_regular(path, OpenOptions::new().read(true))?;
-    let found = file.metadata()?;
-    if !is_own(&found) {
-        return Err(OpenError::ForeignOwner { uid: found.uid() });
+/// Others may.
+pub(crate) fn check_writers(found: &fs::Metadata) -> Result<(), OpenError> {
+    let own = rustix::process::geteuid().as_raw();
+    if found.uid() != 0 && found.uid() != own {
+        return Err(OpenError::ForeignWriter { uid: Some(found.uid()) });
     }
+    match found.mode() & 0o022 {
+        0 => Ok(()),
+        _ => Err(OpenError::ForeignWriter { uid: None }),
+    }
+}
+
+/// Reads a regular file that no user but root and this one may write, or put into its directory: a
+/// journal says what undo writes.
+///
+/// # Errors
+/// The file system's error, or what is wrong with the file or its directory.
+pub fn read_own(dir: &Path, name: &str) -> Result<Vec<u8>, OpenError> {
+    let mut file = open_regular(&dir.join(name), OpenOptions::new().read(true))?;
+    check_writers(&fs::metadata(dir)?)?;
+    check_writers(&file.metadata()?)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes)

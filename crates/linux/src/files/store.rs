@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
 use crate::files::public_dir::PublicDir;
-use crate::files::regular::{OpenError, is_own, open_regular, read_own};
+use crate::files::regular::{OpenError, check_writers, open_regular, read_own};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{Errno, retry_on_intr};
@@ -266,7 +266,7 @@ impl Store {
     /// Reads a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// The file system's error, it is not a regular file, or another user owns it.
+    /// The file system's error, it is not a regular file, or another user may write it.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         match self.log_result(Operation::Read, name, self.read_file(name)) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -276,8 +276,7 @@ impl Store {
     }
 
     fn read_file(&self, name: &str) -> Result<Vec<u8>> {
-        read_own(&self.dir.join(name))
-            .map_err(|e| Error::open(Operation::Read, &self.path(name), e))
+        read_own(&self.dir, name).map_err(|e| Error::open(Operation::Read, &self.path(name), e))
     }
 
     /// Replaces a file atomically: it has either the old bytes or the new ones. They are on the
@@ -311,7 +310,7 @@ impl Store {
         let answer = atomic_file::put(&self.dir.join(name), &new, 0o600, &mut |file| {
             self.budget.take()?;
             // Over a network root may be another user, whose files are not read again.
-            if !is_own(&file.metadata()?) {
+            if check_writers(&file.metadata()?).is_err() {
                 return Err(io::Error::from_raw_os_error(libc::EPERM));
             }
             file.write_all(bytes)?;
@@ -381,9 +380,7 @@ impl Store {
     /// # Errors
     /// The file system's error, or there is no such file.
     pub fn archive_copy(&self, name: &str, prefix: &str, suffix: &str) -> Result<String> {
-        let bytes =
-            fs::read(self.dir.join(name)).map_err(Error::on(Operation::Read, &self.path(name)));
-        let bytes = self.log_result(Operation::Read, name, bytes)?;
+        let bytes = self.log_result(Operation::Read, name, self.read_file(name))?;
         let new = self.free_name(prefix, suffix)?;
         self.replace(&new, &bytes)?;
         Ok(self.path(&new))
@@ -501,6 +498,7 @@ fn read_holder(file: &mut File) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use crate::not_run::not_run;
     use std::sync::atomic::AtomicBool;
 
@@ -537,16 +535,32 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_user_is_not_read() {
+    fn a_file_that_another_user_could_write_is_not_read() {
         let scratch = Scratch::new("store-owner");
-        let (store, file) = (Store::new(&scratch.0), scratch.0.join("journal"));
+        let (store, dir) = (Store::new(&scratch.0), scratch.0.clone());
+        let file = dir.join("journal");
         store.replace("journal", b"{}").unwrap();
         if std::os::unix::fs::chown(&file, Some(1234), None).is_err() {
             return not_run("only root can give a file away");
         }
-        let refused = store.read("journal").unwrap_err();
-        assert!(refused.reason().contains("belongs to user 1234"), "{refused}");
-        std::os::unix::fs::chown(&file, Some(0), None).unwrap();
+        for (path, owner, mode, why) in [
+            (&file, 1234, 0o600, "user 1234"),
+            (&file, 0, 0o620, "go-w"),
+            (&dir, 1234, 0o700, "user 1234"),
+            (&dir, 0, 0o1777, "go-w"),
+        ] {
+            let set = |owner, mode| {
+                std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+                fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+            };
+            set(owner, mode);
+            let refused =
+                [store.read("journal").err(), store.archive_copy("journal", "a", "b").err()];
+            for refused in refused {
+                assert!(refused.unwrap().reason().contains(why), "{why}");
+            }
+            set(0, 0o700);
+        }
         assert_eq!(store.read("journal").unwrap(), Some(b"{}".to_vec()));
     }
 
