@@ -47,6 +47,19 @@ pub enum Change {
         from: String,
         /// The directory of the cgroup that they join.
         to: String,
+        /// Tasks that may run on no other CPUs than these stay.
+        #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+        keep: CpuSet,
+    },
+    /// Move a process into the group of the shield: the user already runs it on these CPUs. Undo
+    /// moves it back.
+    MoveProcess {
+        /// Its first thread, by number and start time.
+        task: TaskId,
+        /// Its command name, for display.
+        comm: String,
+        /// The directory of the cgroup that it joins.
+        to: String,
     },
     /// Write nothing, but save every user task's affinity, because the kernel overwrites
     /// affinities when cpusets change (before 6.2 always, `user_cpus_ptr`, commit 8f9ea86fdf99).
@@ -219,6 +232,7 @@ impl Change {
         match self {
             Change::Write { path, .. }
             | Change::MakeDir { path }
+            | Change::MoveProcess { to: path, .. }
             | Change::GiveToGroup { path, .. } => {
                 path.split('/').any(|part| part == group || part == slice)
             }
@@ -245,7 +259,8 @@ impl Change {
         match self {
             Change::Write { path, .. } | Change::MakeDir { path } => path.clone(),
             Change::Affinity { task, comm, .. } => format!("affinity of {comm} ({})", task.tid),
-            Change::MoveTasks { from, to } => format!("tasks of {from} to {to}"),
+            Change::MoveTasks { from, to, .. } => format!("tasks of {from} to {to}"),
+            Change::MoveProcess { task, comm, .. } => format!("program {comm} ({})", task.tid),
             Change::KeepAffinities => "affinities of all tasks".to_owned(),
             Change::BanFromIrqbalance { .. } => "irqbalance".to_owned(),
             Change::Slice { unit, .. } => unit.clone(),
@@ -275,11 +290,17 @@ impl Change {
             Change::Affinity { task: a, .. } => {
                 matches!(other, Change::Affinity { task: b, .. } if a == b)
             }
+            Change::MoveProcess { task: a, .. } => {
+                matches!(other, Change::MoveProcess { task: b, .. } if a == b)
+            }
             Change::OfflineSibling { cpu: a, .. } => {
                 matches!(other, Change::OfflineSibling { cpu: b, .. } if a == b)
             }
             Change::BanFromIrqbalance { .. } => matches!(other, Change::BanFromIrqbalance { .. }),
-            Change::MoveTasks { .. } | Change::KeepAffinities => self == other,
+            Change::MoveTasks { from, to, .. } => {
+                matches!(other, Change::MoveTasks { from: a, to: b, .. } if (from, to) == (a, b))
+            }
+            Change::KeepAffinities => self == other,
             Change::CycleCpu { .. } => false,
         }
     }
@@ -294,6 +315,7 @@ impl Change {
             Change::MakeDir { .. }
             | Change::Affinity { .. }
             | Change::MoveTasks { .. }
+            | Change::MoveProcess { .. }
             | Change::KeepAffinities
             | Change::BanFromIrqbalance { .. }
             | Change::Slice { .. }
@@ -314,8 +336,11 @@ impl Change {
                 check_value(value, *compare)
             }
             Change::MakeDir { path } => check_path(path),
-            Change::MoveTasks { from, to } => check_path(&format!("{from}/")).and(check_path(to)),
+            Change::MoveTasks { from, to, .. } => {
+                check_path(&format!("{from}/")).and(check_path(to))
+            }
             Change::Affinity { task, cpus, .. } => check_task(task.tid).and(check_cpus(cpus)),
+            Change::MoveProcess { task, to, .. } => check_task(task.tid).and(check_path(to)),
             Change::KeepAffinities => Ok(()),
             Change::BanFromIrqbalance { cpus } => check_cpus(cpus),
             Change::Slice { unit, cpus, .. } => {
@@ -344,6 +369,7 @@ impl Change {
             Change::MakeDir { .. } => "created".to_owned(),
             Change::Affinity { cpus, .. } => format!("CPU {cpus}"),
             Change::MoveTasks { .. } => "moved".to_owned(),
+            Change::MoveProcess { to, .. } => to.clone(),
             Change::KeepAffinities => "saved".to_owned(),
             Change::BanFromIrqbalance { cpus } => format!("avoids CPU {cpus}"),
             Change::Slice { cpus, mems, .. } if mems.is_empty() => format!("CPU {cpus}"),
@@ -365,13 +391,17 @@ impl Change {
             Change::Affinity { task, comm, cpus } => {
                 format!("taskset -pc {cpus} {} > /dev/null  # {}", task.tid, escape_comment(comm))
             }
-            Change::MoveTasks { from, to } => {
+            Change::MoveTasks { from, to, .. } => {
                 let (from, to) = (quote_for_shell(from), quote_for_shell(to));
                 // v1 moves threads, v2 processes; bound kernel threads cannot move.
                 format!(
                     "f=tasks; [ -e {from}/$f ] || f=cgroup.procs; \
                      for t in $(cat {from}/$f); do echo $t > {to}/$f; done 2> /dev/null"
                 )
+            }
+            Change::MoveProcess { task, comm, to } => {
+                let list = quote_for_shell(&format!("{to}/cgroup.procs"));
+                format!("echo {} > {list}  # {}", task.tid, escape_comment(comm))
             }
             Change::KeepAffinities => {
                 ":  # the affinity of every task would be saved here".to_owned()

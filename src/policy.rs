@@ -130,6 +130,8 @@ pub struct ShieldRequest {
     pub whole_node: bool,
     /// Balance the shield's own programs among its CPUs.
     pub balance: bool,
+    /// Move away what the user has put on closed CPUs.
+    pub evict: bool,
     /// The workload.
     pub workload: Workload,
     /// Tunables forced on (`true`) or off (`false`), by name.
@@ -163,6 +165,7 @@ impl Default for ShieldRequest {
             siblings: None,
             whole_node: false,
             balance: false,
+            evict: false,
             workload: Workload::default(),
             tunables: BTreeMap::new(),
             parameters: Vec::new(),
@@ -293,6 +296,8 @@ pub struct ShieldPolicy {
     pub whole_node: bool,
     /// See [`ShieldRequest::balance`].
     pub balance: bool,
+    /// See [`ShieldRequest::evict`].
+    pub evict: bool,
     /// The workload.
     pub workload: Workload,
     /// Tunables, and parameters of the next boot, forced on or off.
@@ -457,6 +462,7 @@ impl ShieldPolicy {
             siblings: self.siblings,
             whole_node: self.whole_node,
             balance: self.balance,
+            evict: self.evict,
             workload: self.workload,
             tunables: tunables.collect(),
             parameters: Vec::new(),

@@ -178,9 +178,9 @@ impl<'a> UndoSnapshot<'a> {
             Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
             _ => None,
         });
+        let wanted = wanted.collect();
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
         let offline = offline_cpus(&journal.header.plan, &journal.shielded_cpus(), online);
-        let wanted = wanted.collect();
         UndoSnapshot { journal, scope, originals, wanted, offline, tasks }
     }
 }
@@ -446,8 +446,7 @@ pub(super) fn decide(
     let now = UndoSnapshot::new(journal, scope, originals, tasks, online.as_ref());
     // A shielded CPU may be offline now; cpusets give it back when it is online again.
     let all = online.as_ref().map(|online| online.union(&scope.shield.cpus));
-    let own = host.own_pid();
-    for task in now.tasks.values().filter(|task| !task.bound && Some(task.pid) != own) {
+    for task in now.tasks.values().filter(|task| !task.bound && Some(task.pid) != host.own_pid()) {
         let Some(cpus) = now.mask(host, task, online.as_ref())? else { continue };
         match now.decide(host, task, &cpus) {
             AffinityDecision::Set(target) => {
@@ -455,7 +454,9 @@ pub(super) fn decide(
                     undoing.limited.push(task.id);
                 }
                 undoing.masks.0.insert(task.id, target);
-                undoing.was.0.insert(task.id, cpus);
+                // The kernel gives it others where its former group has lost CPUs.
+                let was = (!scope.moved_in.contains(&task.pid)).then_some((task.id, cpus));
+                undoing.was.0.extend(was);
                 continue;
             }
             AffinityDecision::Drift => undoing.drifted.push(task.id),
@@ -488,9 +489,8 @@ pub(super) fn masks_without_cpusets(
     tasks: &[(Task, CpuSet)],
 ) -> Result<TaskMasks> {
     let originals = originals(&journal.header.plan, &journal.intents_with_late());
-    let online = host.online_cpus().ok();
+    let (online, mut masks) = (host.online_cpus().ok(), TaskMasks::default());
     let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?, online.as_ref());
-    let mut masks = TaskMasks::default();
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.has_own_step(task)) {
         if let AffinityDecision::Set(target) = now.decide(host, task, cpus) {
             masks.0.insert(task.id, target);

@@ -192,7 +192,7 @@ pub fn check(host: &Host, plan: &Plan) -> Result<Option<String>, ApplyError> {
     }
     namespaces::check_sees_all_tasks(host)?;
     let boot = boot_id(host)?;
-    if boot != plan.boot_id {
+    if boot != plan.boot_id && plan.boot_id.is_some() {
         let why = "the plan was made before a reboot, or on another machine".to_owned();
         return Err(ApplyError::Stale { why });
     }

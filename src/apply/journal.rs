@@ -439,6 +439,9 @@ pub(super) mod tests {
             balanced: false,
             shares_core: false,
             takes_whole_node: false,
+            tickless: CpuSet::new(),
+            evict: false,
+            closed: CpuSet::new(),
             tunables: BTreeMap::new(),
         }
     }

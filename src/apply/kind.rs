@@ -186,17 +186,31 @@ pub struct RemainingShields<'a> {
     pub cpus: CpuSet,
     /// The CPUs that the leaving shield frees.
     pub freed: &'a CpuSet,
-    /// All CPUs that are in no shield then.
+    /// The CPUs that are isolated already.
+    pub closed: CpuSet,
+    /// The CPUs of `nohz_full=`.
+    pub tickless: CpuSet,
+    /// All CPUs that are in no shield then and not isolated already.
     pub free: CpuSet,
     /// The last change of the same object, which has its value now.
     pub last: Option<&'a Change>,
 }
 
 impl RemainingShields<'_> {
-    /// `original` without the shielded CPUs; all free CPUs where none would be left.
-    pub(super) fn keep_off(&self, original: &CpuSet) -> CpuSet {
-        let rest = original.difference(&self.cpus);
-        if rest.is_empty() { self.free.clone() } else { rest }
+    /// `original` where it has no shielded CPU, or else without these and those that are isolated
+    /// already; all free CPUs where none would be left. What the last change keeps off the CPUs of
+    /// `nohz_full=` stays off these too.
+    pub(super) fn keep_off(&self, original: &CpuSet, last: &CpuSet) -> CpuSet {
+        if !original.is_empty() && !original.intersects(&self.cpus) {
+            return original.clone();
+        }
+        let rest = original.difference(&self.cpus).difference(&self.closed);
+        let avoided = match last.intersects(&self.tickless) {
+            true => CpuSet::new(),
+            false => self.tickless.clone(),
+        };
+        let choices = [rest.difference(&avoided), self.free.difference(&avoided), rest];
+        choices.into_iter().find(|cpus| !cpus.is_empty()).unwrap_or_else(|| self.free.clone())
     }
 }
 

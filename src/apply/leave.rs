@@ -92,6 +92,8 @@ fn change_without(
     }
     let others = about.iter().filter(|shield| shield.name != scope.shield.name);
     let last = journal.last_made_about(change).and_then(|last| journal.step(last));
+    let tickless: CpuSet = others.clone().map(|shield| &shield.tickless).collect();
+    let closed: CpuSet = others.clone().map(|shield| &shield.closed).collect();
     let cpus: CpuSet = others.map(|shield| &shield.cpus).collect();
     // Another version of the shield may have these CPUs, without this kind of change.
     let is_shared = about.iter().any(|shield| shield.name == scope.shield.name);
@@ -102,7 +104,9 @@ fn change_without(
     let remaining = RemainingShields {
         cpus,
         freed: &freed,
-        free: scope.free_cpus(),
+        free: scope.free_cpus().difference(&closed),
+        closed,
+        tickless,
         last: last.map(|step| &step.change),
     };
     kind_of(change).for_remaining(journal.original(step), &remaining)

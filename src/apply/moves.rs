@@ -4,7 +4,7 @@
 use crate::change::{Refusal, RefusalKind};
 use crate::documents::applied::{MovedTasks, StayedTasks, StepNote};
 use cpushield_linux::{Error, Host, Result, TaskId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How often a group is read again; each time only new tasks are left.
 const ROUNDS_MAX: usize = 200;
@@ -69,7 +69,7 @@ impl MovedOut {
     pub fn move_out(&mut self, host: &Host, from: &str, to: &str) -> Result<()> {
         // Read before: a moved task cannot be distinguished from others of its new group.
         let tasks = members(host, from)?;
-        let moved = move_all(host, from, to, &BTreeSet::new())?.moved;
+        let moved = move_all(host, from, to, &|_| false)?.moved;
         self.count += moved;
         if moved > 0 {
             let free = NAMED_MAX.saturating_sub(self.names.len());
@@ -95,11 +95,16 @@ fn describe_task(host: &Host, id: TaskId) -> Option<String> {
     Some(format!("{comm} ({})", id.tid))
 }
 
-/// Moves all tasks of `from` to `to`, except those in `keep`.
+/// Moves all tasks of `from` to `to`, except those that `is_kept` names.
 ///
 /// # Errors
 /// `from` cannot be read, or a test stopped the host. Refusals of single tasks are counted.
-pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> Result<MovedTasks> {
+pub fn move_all(
+    host: &Host,
+    from: &str,
+    to: &str,
+    is_kept: &dyn Fn(i32) -> bool,
+) -> Result<MovedTasks> {
     let target = task_file(host, to);
     let mut writer = host.writer(&target);
     let mut tried: BTreeMap<i32, Option<Refusal>> = BTreeMap::new();
@@ -107,7 +112,7 @@ pub fn move_all(host: &Host, from: &str, to: &str, keep: &BTreeSet<TaskId>) -> R
     for _ in 0..ROUNDS_MAX {
         let mut fresh = false;
         for tid in read_numbers(host, from)? {
-            if matches!(tried.get(&tid), Some(Some(_))) || is_kept(host, tid, keep) {
+            if matches!(tried.get(&tid), Some(Some(_))) || is_kept(tid) {
                 continue;
             }
             fresh = true;
@@ -155,9 +160,4 @@ pub fn failure(moved: &MovedTasks) -> Option<&Refusal> {
     refusals
         .into_iter()
         .find(|refusal| !matches!(refusal.kind, RefusalKind::Invalid | RefusalKind::Exiting))
-}
-
-fn is_kept(host: &Host, tid: i32, keep: &BTreeSet<TaskId>) -> bool {
-    let mut same = keep.range(TaskId { tid, started: 0 }..=TaskId { tid, started: u64::MAX });
-    same.next().is_some_and(|id| host.is_same_task(*id))
 }

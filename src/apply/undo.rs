@@ -392,7 +392,7 @@ impl UndoRun<'_> {
                 continue;
             };
             let Change::Affinity { task, cpus, .. } = &step.change else { continue };
-            if !may_have_changed(self.journal, intent) {
+            if !may_have_changed(self.journal, intent) && !tasks.failed.contains_key(task) {
                 continue;
             }
             if let Some(fated) = self.earlier_fate(intent.step) {

@@ -6,7 +6,7 @@ use super::lost_cpus::LostCpus;
 use crate::change::Change;
 use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A shield that is undone, and the ones that stay.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct UndoScope {
     closed_by_others: CpuSet,
     /// The CPUs that their steps moved tasks off.
     moved_off: BTreeMap<TaskId, CpuSet>,
+    /// The processes that steps have moved into shields.
+    pub(super) moved_in: BTreeSet<i32>,
     /// The other version of a shield that is being replaced, if both have the same cgroup.
     pub(super) other_version: Option<Shield>,
     /// The partitions of other programs, before undo changes anything.
@@ -52,6 +54,7 @@ impl UndoScope {
             others,
             closed_by_others,
             moved_off,
+            moved_in: find_moved_in(journal),
             other_version,
             foreign,
             lost,
@@ -87,12 +90,21 @@ impl UndoScope {
     /// their cpusets close, and those that their steps moved it off. The free CPUs if none would be
     /// left. `id` is the task, or the ancestor from which it inherits its mask.
     pub(super) fn keep_off_others(&self, cpus: &CpuSet, id: TaskId) -> CpuSet {
-        let mut rest = cpus.difference(&self.closed_by_others);
-        if let Some(moved_off) = self.moved_off.get(&id) {
-            rest = rest.difference(moved_off);
-        }
-        if rest.is_empty() { self.free_cpus() } else { rest }
+        let moved_off = self.moved_off.get(&id).cloned().unwrap_or_default();
+        let rest = cpus.difference(&self.closed_by_others).difference(&moved_off);
+        let free = self.free_cpus();
+        let choices = [rest, free.difference(&moved_off)];
+        choices.into_iter().find(|cpus| !cpus.is_empty()).unwrap_or(free)
     }
+}
+
+fn find_moved_in(journal: &ApplyJournal) -> BTreeSet<i32> {
+    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
+    let moved = steps.filter_map(|step| match &step.change {
+        Change::MoveProcess { task, .. } => Some(task.tid),
+        _ => None,
+    });
+    moved.collect()
 }
 
 /// The CPUs of the shields other than `name` that their steps moved tasks off.
@@ -100,9 +112,13 @@ fn find_moved_off(journal: &ApplyJournal, name: &str) -> BTreeMap<TaskId, CpuSet
     let mut moved: BTreeMap<TaskId, CpuSet> = BTreeMap::new();
     for other in journal.shields.iter().filter(|live| live.plan.shield.name != name) {
         for step in other.steps.iter().filter_map(|step| journal.header.plan.steps.get(*step)) {
-            if let Change::Affinity { task, .. } = &step.change {
-                let cpus = moved.entry(*task).or_default();
-                *cpus = cpus.union(&other.plan.shield.cpus);
+            if let Change::Affinity { task, cpus: left, .. } = &step.change {
+                let Shield { cpus, closed, tickless, .. } = &other.plan.shield;
+                let off = moved.entry(*task).or_default();
+                *off = off.union(cpus).union(closed);
+                if !left.intersects(tickless) {
+                    *off = off.union(tickless);
+                }
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switchable_n
 use clap::builder::NonEmptyStringValueParser;
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
-pub const ONE_SHIELD: [&str; 12] = [
+pub const ONE_SHIELD: [&str; 13] = [
     "cpus",
     "count",
     "near",
@@ -16,6 +16,7 @@ pub const ONE_SHIELD: [&str; 12] = [
     "share",
     "siblings",
     "balance",
+    "evict",
     "workload",
     "on",
     "off",
@@ -75,6 +76,9 @@ pub struct RequestArgs {
     /// Let the scheduler balance the shield's own programs among its CPUs
     #[arg(long)]
     pub balance: bool,
+    /// Also move the programs and interrupts that were put on CPUs of isolcpus= on purpose
+    #[arg(long)]
+    pub evict: bool,
     /// Kind of workload that will run on the CPUs
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
@@ -99,7 +103,7 @@ impl RequestArgs {
     #[must_use]
     pub fn options(&self) -> ShieldOptions {
         let RequestArgs { cpus, count, near, node, share, siblings, .. } = self.clone();
-        let RequestArgs { whole_node, balance, workload, on, off, policy, shield, .. } =
+        let RequestArgs { whole_node, balance, evict, workload, on, off, policy, shield, .. } =
             self.clone();
         ShieldOptions {
             cpus,
@@ -110,6 +114,7 @@ impl RequestArgs {
             siblings,
             whole_node,
             balance,
+            evict,
             workload,
             on,
             off,
@@ -144,6 +149,7 @@ impl RequestArgs {
         args.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
         args.extend(self.whole_node.then(|| "--whole-node".to_owned()));
         args.extend(self.balance.then(|| "--balance".to_owned()));
+        args.extend(self.evict.then(|| "--evict".to_owned()));
         args
     }
 }

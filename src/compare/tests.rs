@@ -292,6 +292,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
     };
     let evidence = Evidence {
         shield: None,
+        open_to: None,
         options: None,
         schema: crate::documents::evidence::SCHEMA,
         began_s: None,

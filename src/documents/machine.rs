@@ -53,6 +53,12 @@ pub struct Machine {
     pub tracing: Tracing,
     /// Programs and settings that work against isolation.
     pub conflicts: Vec<SurveyFinding>,
+    /// The processes of this program: itself, and those that started it.
+    #[serde(skip)]
+    pub own_processes: Vec<i32>,
+    /// Whether LinuxCNC, or another program with its `rtapi_app`, is installed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub linuxcnc: bool,
     /// Firmware and hardware settings that affect isolation.
     pub firmware: Vec<SurveyFinding>,
     /// Subjects of advice about firmware and devices that could not be observed.
@@ -351,6 +357,10 @@ pub struct Irq {
     pub affinity: Option<CpuSet>,
     /// `effective_affinity_list`.
     pub effective: Option<CpuSet>,
+    /// `affinity_hint`, the mask that its driver wants; read only where `affinity` has no CPU but
+    /// those of `isolcpus=`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<CpuSet>,
     /// Whether it can be moved.
     pub movable: IrqMovability,
     /// Non-zero counts by CPU, from `/proc/interrupts`.
@@ -366,6 +376,10 @@ pub struct PlacedThread {
     pub task: Task,
     /// CPUs it may run on.
     pub affinity: CpuSet,
+    /// The directory of its cpuset, for a user thread that may not run on all CPUs of the first
+    /// process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
 }
 
 /// A network interface or a block device.

@@ -20,7 +20,7 @@ pub use candidate::CpuCandidate;
 pub use candidate_reason::CandidateReason;
 pub use choice_reason::{BootPreparation, ChoiceReason};
 pub use choice_warning::{ChoiceWarning, RemoteMemoryReason};
-pub use cpuset_warning::CpusetWarning;
+pub use cpuset_warning::{BootLine, CpusetWarning};
 pub use disturbance::{Disturbance, MachineWideEffect};
 pub use evidence_limit::EvidenceLimit;
 pub use shield::{NamedShield, Shield, list_shields};
@@ -113,8 +113,8 @@ pub fn named(cpus: &CpuSet) -> String {
 pub struct ActiveShields {
     /// The shields.
     pub shields: Vec<Shield>,
-    /// The name of a shield, and a change of it.
-    pub changes: Vec<(String, Change)>,
+    /// The name of a shield, and a step of it.
+    pub changes: Vec<(String, Step)>,
     /// The runtime steps of the version that the planned shield replaces; they are made already.
     pub replaced: Vec<Step>,
     /// The CPUs of that version; empty if there is none.
@@ -129,7 +129,7 @@ impl ActiveShields {
     pub fn new(plans: &[Plan]) -> ActiveShields {
         let changes = plans.iter().flat_map(|plan| {
             let runtime = plan.steps.iter().filter(|step| step.is_runtime());
-            runtime.map(|step| (plan.shield.name.clone(), step.change.clone()))
+            runtime.map(|step| (plan.shield.name.clone(), step.clone()))
         });
         let shields = plans.iter().map(|plan| plan.shield.clone()).collect();
         ActiveShields { shields, changes: changes.collect(), ..ActiveShields::default() }
@@ -159,8 +159,9 @@ impl ActiveShields {
 
     /// The last change about the same thing, with the name of its shield.
     #[must_use]
-    pub fn find_same(&self, change: &Change) -> Option<&(String, Change)> {
-        self.changes.iter().rev().find(|(_, known)| known.is_about_same(change))
+    pub fn find_same(&self, change: &Change) -> Option<(&str, &Change)> {
+        let found = self.changes.iter().rev().find(|(_, known)| known.change.is_about_same(change));
+        found.map(|(name, step)| (name.as_str(), &step.change))
     }
 }
 
@@ -263,6 +264,13 @@ pub enum ImmovableReason {
         /// The CPUs.
         cpus: CpuSet,
     },
+    /// The user has put an interrupt on isolated CPUs.
+    PlacedByUser,
+    /// A thread serves the memory of a node that has no open CPU.
+    NodeClosed {
+        /// The CPUs of the thread.
+        cpus: CpuSet,
+    },
 }
 
 impl fmt::Display for ImmovableReason {
@@ -272,6 +280,12 @@ impl fmt::Display for ImmovableReason {
                 write!(f, "the kernel refuses to move it ({answer}); {arrives}")
             }
             ImmovableReason::Bound { cpus } => write!(f, "bound to CPU {cpus} by the kernel"),
+            ImmovableReason::PlacedByUser => {
+                f.write_str("stays where it was put, on CPUs of isolcpus=; --evict moves it")
+            }
+            ImmovableReason::NodeClosed { cpus } => {
+                write!(f, "keeps CPU {cpus}: its node has no other CPU that is not isolated")
+            }
         }
     }
 }

@@ -52,6 +52,9 @@ pub struct ShieldSummary {
     pub group: Option<String>,
     /// Every other online CPU.
     pub housekeeping: CpuSet,
+    /// The CPUs that are isolated already, where nothing is moved.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub closed: CpuSet,
     /// Siblings that stay idle.
     pub idle_siblings: CpuSet,
     /// Those among them that the shield has taken offline.

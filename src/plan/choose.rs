@@ -3,18 +3,18 @@
 //!
 //! The rules, strongest first: the boot CPU stays a housekeeping CPU; each NUMA node keeps a
 //! housekeeping CPU, unless whole nodes are requested; cores are taken whole, their extra siblings
-//! idle (`siblings`); a shield keeps the CPUs of its active version; CPUs prepared at boot
-//! (`nohz_full=`) first; CPUs that cannot be a partition last; big cores first; away from
-//! interrupts that cannot be moved; inside one NUMA node; whole level-2 clusters; the highest
-//! number.
+//! idle (`siblings`); CPUs of `isolcpus=` (`isolated`); a shield keeps the CPUs of its active
+//! version; CPUs prepared at boot (`nohz_full=`) first; big cores first; away from interrupts that
+//! cannot be moved; inside one NUMA node; whole level-2 clusters; the highest number.
 
 use super::choice_notes::ChoiceNotes;
 use super::groups::{CpuGroup, groups, touched_groups};
+use super::isolated::choose_isolated;
 use super::node_refusal::NodeRefusal;
 use super::pick::choose_by_topology;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, split_list};
-use super::sites::{choose_mems, exhausted_nodes, online_of_nodes};
+use super::sites::{choose_mems, closed_cpus, exhausted_nodes, online_of_nodes, tickless_cpus};
 use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning, Shield};
 use crate::policy::{ShieldRequest, Siblings};
@@ -59,7 +59,10 @@ pub fn choose_with_others(
     let SplitCpus { cpus, idle } = match &request.cpus {
         Some(list) => check_list(machine, request, (list, live), &mut notes)?,
         None if online.len() == 1 => return Err(PlanRefusal::OneCpu),
-        None => choose_by_topology(machine, request, live, &mut notes)?,
+        None => match choose_isolated(machine, request, live, &mut notes)? {
+            Some(isolated) => isolated,
+            None => choose_by_topology(machine, request, &live.cpus(), live, &mut notes)?,
+        },
     };
     let housekeeping = find_housekeeping(machine, &cpus, live)?;
     notes.explain_caches(machine, &cpus);
@@ -73,6 +76,8 @@ pub fn choose_with_others(
         shares_core: shares_core(machine, &cpus),
         takes_whole_node,
         housekeeping,
+        closed: closed_cpus(machine).difference(&cpus),
+        tickless: tickless_cpus(machine).difference(&cpus),
         mems,
         cpus,
         offline_siblings: match request.siblings {
@@ -82,6 +87,7 @@ pub fn choose_with_others(
         idle_siblings: idle,
         workload: request.workload,
         balanced: request.balance,
+        evict: request.evict,
         tunables: request.tunables.clone(),
     };
     Ok(CpuChoice { shield, why: notes.why, warnings: notes.warnings })
@@ -93,7 +99,7 @@ fn shares_core(machine: &Machine, cpus: &CpuSet) -> bool {
     cores.iter().any(|core| core.intersects(cpus) && !core.is_subset(cpus))
 }
 
-/// The online CPUs that are in no shield, with these CPUs shielded too.
+/// The online CPUs that are in no shield, with these CPUs shielded too, and not closed.
 ///
 /// # Errors
 /// No housekeeping CPU would be left.
@@ -103,9 +109,10 @@ fn find_housekeeping(
     live: &ActiveShields,
 ) -> Result<CpuSet, PlanRefusal> {
     let free = machine.topology.online.difference(&live.cpus());
-    let housekeeping = free.difference(cpus);
+    let closed = closed_cpus(machine).difference(cpus);
+    let housekeeping = free.difference(cpus).difference(&closed);
     if housekeeping.is_empty() {
-        return Err(PlanRefusal::NoHousekeeping { free });
+        return Err(PlanRefusal::NoHousekeeping { free, closed });
     }
     Ok(housekeeping)
 }
@@ -122,7 +129,10 @@ impl CpuChoice {
         live: &ActiveShields,
     ) -> Result<CpuChoice, PlanRefusal> {
         check_overlap(&self.shield.cpus, live)?;
-        self.shield.housekeeping = find_housekeeping(machine, &self.shield.cpus, live)?;
+        let shield = &mut self.shield;
+        shield.housekeeping = find_housekeeping(machine, &shield.cpus, live)?;
+        shield.closed = closed_cpus(machine).difference(&shield.cpus);
+        shield.tickless = tickless_cpus(machine).difference(&shield.cpus);
         Ok(self)
     }
 }
@@ -149,7 +159,7 @@ fn check_others(
     }
     let free = online.difference(&live.cpus());
     if !live.shields.is_empty() && free.len() < 2 {
-        return Err(PlanRefusal::NoHousekeeping { free });
+        return Err(PlanRefusal::NoHousekeeping { free, closed: CpuSet::new() });
     }
     Ok(())
 }
@@ -233,10 +243,9 @@ fn check_list(
 mod tests {
     use super::super::fake::{irq, machine, plain, set};
     use super::*;
-    use crate::documents::machine::{CgroupMode, CoreKind, IrqMovability, KindSource};
+    use crate::documents::machine::{CoreKind, IrqMovability, KindSource};
     use crate::documents::plan::RemoteMemoryReason;
     use crate::policy::ShareLevel;
-    use cpushield_linux::text::kernel_version::KernelVersion;
 
     fn chosen(machine: &Machine, request: &ShieldRequest) -> String {
         match choose(machine, request) {
@@ -555,35 +564,6 @@ mod tests {
         assert_eq!(chosen(&smt, &request()), "6-7 idle 7");
         let idle = ShieldRequest { siblings: Some(Siblings::Idle), ..list("6-7") };
         assert_eq!(chosen(&prepared(smt, "3,5,7"), &idle), "6-7 idle 6");
-    }
-
-    #[test]
-    fn isolcpus_is_preferred_unless_the_kernel_cannot_make_its_cpus_a_partition() {
-        let mut four = plain(4);
-        four.isolation.isolcpus_domain = set("1");
-        let mut on = |release: KernelVersion, mode: CgroupMode| {
-            four.kernel.version = Some(release);
-            four.cgroup.mode = mode;
-            let CpuChoice { shield, why, .. } = choose(&four, &request()).unwrap();
-            let why = why.iter().map(ToString::to_string).find(|why| why.contains("isolcpus"));
-            (shield.cpus.to_string(), why.unwrap())
-        };
-        let preferred = ("1".to_owned(), "CPU 1 is in isolcpus=1.".to_owned());
-        for (release, mode) in [
-            (KernelVersion::new(6, 6), CgroupMode::V2),
-            (KernelVersion::new(6, 18), CgroupMode::V2),
-            (KernelVersion::new(6, 12), CgroupMode::V1),
-        ] {
-            assert_eq!(on(release, mode), preferred, "{release}");
-        }
-        let (cpus, why) = on(KernelVersion::new(6, 12), CgroupMode::V2);
-        assert_eq!(cpus, "3");
-        let text = "CPU 1 is in isolcpus=. Kernels from 6.7 to 6.17.2 cannot make such a CPU a \
-                    partition, so other CPUs come first.";
-        assert_eq!(why, text);
-        // The tick can stop there, which counts for more.
-        four.isolation.nohz_full = Some(set("1"));
-        assert_eq!(chosen(&four, &request()), "1");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn find_disturbed(
     };
     let has_it = |shield: &Shield| {
         let mut changes = live.changes.iter();
-        changes.any(|(name, theirs)| *name == shield.name && theirs.is_about_same(change))
+        changes.any(|(name, theirs)| *name == shield.name && theirs.change.is_about_same(change))
     };
     let is_disturbed = |shield: &&Shield| shield.cpus.intersects(&cpus) && !has_it(shield);
     live.shields.iter().filter(is_disturbed).cloned().collect()

@@ -58,6 +58,7 @@ pub(crate) fn irq(number: u32, actions: &str, affinity: &str, movable: IrqMovabi
         chip: "PCI-MSI".to_owned(),
         affinity: Some(set(affinity)),
         effective: Some(CpuSet::single(set(affinity).first().unwrap_or_default())),
+        hint: None,
         movable,
         counts: std::collections::BTreeMap::new(),
     }
@@ -84,5 +85,5 @@ pub(crate) fn thread(
         rt_priority: 0,
         policy: 0,
     };
-    PlacedThread { task, affinity: set(affinity) }
+    PlacedThread { task, affinity: set(affinity), group: None }
 }

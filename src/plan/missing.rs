@@ -36,6 +36,8 @@ pub fn missing(
         let lacking = wanted.into_iter().filter(|wanted| {
             let lacks = match wanted.change {
                 Change::CycleCpu { .. } => asked,
+                // A program that came later is none that the shield was made for.
+                Change::MoveProcess { .. } => false,
                 Change::BanFromIrqbalance { .. } => true,
                 _ => wanted.shows(),
             };

@@ -15,6 +15,7 @@ mod dropped;
 mod evidence_limits;
 mod free_cpus;
 mod groups;
+mod isolated;
 mod missing;
 mod node_refusal;
 mod offline;
@@ -58,6 +59,7 @@ use crate::survey::is_of_cset;
 use crate::tunables::{
     TUNABLES, Tunable, WantedChange, WantedChanges, foreign_partition, leftovers,
 };
+use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::KTHREADS_AVOID_NOHZ_FULL_UNTIL;
 use std::collections::BTreeMap;
 
@@ -79,7 +81,20 @@ pub fn plan_with_others(
     live: &ActiveShields,
 ) -> Result<Plan, PlanRefusal> {
     check_names(request)?;
-    plan_choice(machine, request, choose_with_others(machine, request, live)?, live)
+    plan_choice(machine, request, choose_one_kind(machine, request, live)?, live)
+}
+
+/// Chooses the CPUs of a shield. Those that cpushield chooses can be one partition, or none can.
+fn choose_one_kind(
+    machine: &Machine,
+    request: &ShieldRequest,
+    live: &ActiveShields,
+) -> Result<CpuChoice, PlanRefusal> {
+    let choice = choose_with_others(machine, request, live)?;
+    if request.cpus.is_none() {
+        isolated::check_one_kind(machine, request, &choice.shield.cpus)?;
+    }
+    Ok(choice)
 }
 
 /// Plans a shield that joins active ones, on CPUs that were chosen before.
@@ -123,6 +138,7 @@ pub fn plan_choice(
     plan.check_conflicts(live)?;
     plan.accept_dropped(live, request.disturbance)?;
     plan.warn_of_moved_memory(machine, live);
+    plan.warn_of_work_on_tickless(machine);
     plan.warn_of_new_kthreads(machine);
     plan.warn_of_leftovers((machine, live), request);
     Ok(plan)
@@ -152,6 +168,7 @@ pub fn plan_version(
         name: shield.name.clone(),
         cpus: Some(shield.cpus.clone()),
         balance: shield.balanced,
+        evict: shield.evict,
         workload: shield.workload,
         tunables: made.chain(off).collect(),
         operators,
@@ -230,6 +247,7 @@ impl Plan {
             (Some(true), _) => tunable.wants_on_request(machine, &self.shield),
             (None, None) => tunable.wants(machine, &self.shield),
         };
+        let wants = self.keep_off_with_others(tunable, wants, live);
         let (wants, kept) = settle_cycles(name, wants, live);
         if !kept.is_empty() {
             let why = InapplicableReason::ShieldedAlready { cpus: kept };
@@ -268,6 +286,45 @@ impl Plan {
         }
     }
 
+    /// Adds what another shield has moved off the CPUs of this one too, because it keeps work off
+    /// all CPUs of `nohz_full=`: it must stay off when the other shield leaves.
+    fn keep_off_with_others(
+        &self,
+        tunable: &dyn Tunable,
+        wants: WantedChanges,
+        live: &ActiveShields,
+    ) -> WantedChanges {
+        let theirs = live.changes.iter().map(|(_, step)| step);
+        let moved = theirs.filter(|step| {
+            let now = step.now.as_deref().unwrap_or_default();
+            let before = match &step.change {
+                Change::Affinity { .. } => now.parse().ok(),
+                Change::Write { compare, .. } => compare.parse_set(now),
+                _ => None,
+            };
+            before.is_some_and(|cpus: CpuSet| cpus.intersects(&self.shield.cpus))
+                && step.tunable == tunable.name()
+                && tunable.could_want(&step.change, &self.shield)
+        });
+        let moved: Vec<&Step> = moved.collect();
+        if live.shields.iter().all(|shield| shield.tickless.is_empty()) || moved.is_empty() {
+            return wants;
+        }
+        let mut wanted = match wants {
+            WantedChanges::Changes(wanted) => wanted,
+            WantedChanges::Nothing(_) => Vec::new(),
+        };
+        for step in moved {
+            if !wanted.iter().any(|wanted| wanted.change.is_about_same(&step.change)) {
+                let Step { change, reason, .. } = step.clone();
+                let now = step.now.clone();
+                let (required, already) = (false, true);
+                wanted.push(WantedChange { change, now, reason, required, already });
+            }
+        }
+        WantedChanges::Changes(wanted)
+    }
+
     /// Checks that no active shield needs another value of a setting.
     fn check_conflicts(&self, live: &ActiveShields) -> Result<(), PlanRefusal> {
         for step in &self.steps {
@@ -276,7 +333,7 @@ impl Plan {
                 return Err(PlanRefusal::OtherValue {
                     subject: step.change.subject(),
                     value: step.change.requested_value(),
-                    shield: shield.clone(),
+                    shield: shield.to_owned(),
                     theirs: theirs.requested_value(),
                 });
             }
@@ -300,6 +357,22 @@ impl Plan {
         if machine.cgroup.mode == CgroupMode::V2 && !from.is_subset(&to) {
             let others = live.shields.iter().map(NamedShield::from).collect();
             self.warnings.push(PlanWarning::MemoryMoves { from, to, others });
+        }
+    }
+
+    /// Warns where the work of a node, or of the machine, has only CPUs of `nohz_full=` left.
+    fn warn_of_work_on_tickless(&mut self, machine: &Machine) {
+        let left = &self.shield.housekeeping;
+        let nodes =
+            machine.topology.nodes.iter().filter(|it| it.cpus.intersects(&self.shield.cpus));
+        let near = nodes.map(|node| node.cpus.intersection(left));
+        let only_tickless = |cpus: &CpuSet| cpus.is_subset(&self.shield.tickless);
+        let cpus: CpuSet = near
+            .chain([left.clone()])
+            .filter(only_tickless)
+            .fold(CpuSet::new(), |all, cpus| all.union(&cpus));
+        if !cpus.is_empty() {
+            self.warnings.push(PlanWarning::WorkOnTickless { cpus });
         }
     }
 

@@ -6,13 +6,13 @@ use super::node_refusal::NodeRefusal;
 use super::refused::PlanRefusal;
 use super::siblings::{SplitCpus, working_siblings};
 use super::sites::{
-    boot_preparation, count_immovable_irqs, cpus_of_other_cpusets, cpus_prepared_at_boot,
-    cpus_without_partition, cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
+    boot_preparation, count_immovable_irqs, cpus_of_group, cpus_prepared_at_boot,
+    cpusets_in_the_way, exhausted_nodes, online_of_nodes, weakness,
 };
 use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, ChoiceReason, ChoiceWarning};
 use crate::policy::{ShareLevel, ShieldRequest, Siblings};
-use crate::survey::is_of_cset;
+use crate::survey::{exclusive_cpusets, is_of_cset};
 use cpushield_linux::CpuSet;
 use std::cmp::Reverse;
 
@@ -22,9 +22,9 @@ use std::cmp::Reverse;
 const CLUSTER_CORES: usize = 2;
 
 /// The rank of a unit, best first: outside the active version of the shield, preparation at boot,
-/// without a possible partition, weakness, immovable interrupts. The last is not known where a
-/// shield is active, and a repeated request must not move a shield.
-type UnitRank = (bool, UnitPreparation, bool, u32, usize);
+/// weakness, immovable interrupts. The last is not known where a shield is active, and a repeated
+/// request must not move a shield.
+type UnitRank = (bool, UnitPreparation, u32, usize);
 
 /// Which CPUs of a unit were prepared at boot, best first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,18 +43,17 @@ struct CpuPicker<'a> {
     cores: Vec<CpuSet>,
     clusters: Vec<CpuSet>,
     prepared: CpuSet,
-    /// The CPUs that the kernel cannot make a partition.
-    no_partition: CpuSet,
     /// The CPUs of the active version of this shield; empty if there is none.
     active: &'a CpuSet,
-    /// The CPUs of the other shields.
+    /// The CPUs that are taken: those of the other shields at least.
     others: CpuSet,
 }
 
-/// Chooses CPUs by topology, outside of the active shields.
+/// Chooses CPUs by topology, outside of those that are taken.
 pub(super) fn choose_by_topology(
     machine: &Machine,
     request: &ShieldRequest,
+    taken: &CpuSet,
     live: &ActiveShields,
     notes: &mut ChoiceNotes,
 ) -> Result<SplitCpus, PlanRefusal> {
@@ -68,9 +67,8 @@ pub(super) fn choose_by_topology(
         ),
         clusters: groups(&machine.topology, CpuGroup::L2),
         prepared: cpus_prepared_at_boot(machine),
-        no_partition: cpus_without_partition(machine),
         active: &live.replaced_cpus,
-        others: live.cpus(),
+        others: taken.clone(),
     };
     if request.whole_node && (request.count.is_some() || request.share.is_some()) {
         return Err(NodeRefusal::WholeAndPart.into());
@@ -176,10 +174,13 @@ impl CpuPicker<'_> {
                 place.push_str(&format!(" near {name}"));
             }
         }
-        let held = cpus_of_other_cpusets(self.machine).intersection(&allowed);
-        if !held.is_empty() {
-            allowed = allowed.difference(&held);
-            notes.add_reason(ChoiceReason::HeldByCpuset { cpus: held });
+        for group in exclusive_cpusets(self.machine) {
+            let held = cpus_of_group(group).collect::<CpuSet>().intersection(&allowed);
+            if !held.is_empty() {
+                allowed = allowed.difference(&held);
+                let group = group.path.clone();
+                notes.add_reason(ChoiceReason::HeldByCpuset { cpus: held, group });
+            }
         }
         Ok((allowed, place))
     }
@@ -231,8 +232,7 @@ impl CpuPicker<'_> {
     fn rank(&self, unit: &CpuSet) -> UnitRank {
         let inactive = !unit.intersects(self.active);
         let irqs = count_immovable_irqs(self.machine, unit);
-        let refused = unit.intersects(&self.no_partition);
-        (inactive, self.preparation(unit), refused, weakness(self.machine, unit), irqs)
+        (inactive, self.preparation(unit), weakness(self.machine, unit), irqs)
     }
 
     fn preparation(&self, unit: &CpuSet) -> UnitPreparation {
@@ -380,9 +380,6 @@ impl CpuPicker<'_> {
                 prepared: self.prepared.clone(),
                 by: boot_preparation(self.machine),
             });
-        }
-        if !self.no_partition.is_empty() && !cpus.intersects(&self.no_partition) {
-            notes.add_reason(ChoiceReason::NoPartition { cpus: self.no_partition.clone() });
         }
         if weakness(self.machine, cpus) == 0
             && units.iter().any(|unit| weakness(self.machine, unit) > 0)

@@ -5,10 +5,9 @@
 //! that are active, so that they keep their CPUs. A shield that gives CPUs to another one is
 //! changed before that one gets them.
 
-use super::choose::choose_with_others;
 use super::comma_list::comma_list;
 use super::refused::PlanRefusal;
-use super::{CpuChoice, check_names, plan_choice};
+use super::{CpuChoice, check_names, choose_one_kind, plan_choice};
 use crate::change::{Change, ValueComparison};
 use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, Plan, Shield};
@@ -107,7 +106,7 @@ fn choose_all(
         let live = ActiveShields { shields, ..ActiveShields::default() };
         let live = live.replacing(wanted.active.as_ref());
         let choice = check_names(&wanted.request)
-            .and_then(|()| choose_with_others(&wanted.machine, &wanted.request, &live));
+            .and_then(|()| choose_one_kind(&wanted.machine, &wanted.request, &live));
         let choice = choice.map_err(|refusal| {
             PolicyRefusal::new(&wanted.request.name, refusal, &chosen_names(&chosen), &live)
         })?;

@@ -87,6 +87,7 @@ fn immovable_irq(cpu: usize) -> Irq {
         chip: String::new(),
         affinity: Some(CpuSet::single(cpu)),
         effective: Some(CpuSet::single(cpu)),
+        hint: None,
         movable: IrqMovability::No("EPERM".to_owned()),
         ..super::fake::irq(0, "", "0", IrqMovability::Yes)
     }

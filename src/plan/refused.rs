@@ -116,10 +116,19 @@ pub enum PlanRefusal {
         /// Whether cset has made some of them.
         of_cset: bool,
     },
-    /// With the active shields, no housekeeping CPU would be left.
+    /// With the active shields and the closed CPUs, no housekeeping CPU would be left.
     NoHousekeeping {
         /// The CPUs that are in no shield yet.
         free: CpuSet,
+        /// Those that `isolcpus=` or an exclusive cpuset closes.
+        closed: CpuSet,
+    },
+    /// One of these CPUs would prevent the partition of the others.
+    TwoLists {
+        /// The CPUs of `isolcpus=`.
+        isolated: CpuSet,
+        /// The others.
+        others: CpuSet,
     },
     /// An active shield needs another value of a setting.
     OtherValue {
@@ -139,6 +148,8 @@ pub enum PlanRefusal {
         /// The cost.
         disturbance: Disturbance,
     },
+    /// A saved plan is of another boot.
+    OtherBoot,
     /// A saved plan counts on other housekeeping CPUs than this machine has now.
     OtherHousekeeping {
         /// Those of the plan.
@@ -185,10 +196,20 @@ impl fmt::Display for PlanRefusal {
                  would break that cpuset"
             ),
             PlanRefusal::HeldByCpusets { .. } => self.write_held(f),
-            PlanRefusal::NoHousekeeping { free } => write!(
+            PlanRefusal::NoHousekeeping { free, closed } if closed.is_empty() => write!(
                 f,
                 "other shields leave only CPU {free}, but interrupts and other programs need at \
                  least one CPU"
+            ),
+            PlanRefusal::NoHousekeeping { closed, .. } => write!(
+                f,
+                "interrupts and other programs need at least one CPU, but isolcpus= or an exclusive \
+                 cpuset closes CPU {closed}"
+            ),
+            PlanRefusal::TwoLists { isolated, others } => write!(
+                f,
+                "CPU {isolated} of isolcpus= would keep this kernel from making CPU {others} a \
+                 partition; give each list a shield of its own"
             ),
             PlanRefusal::OtherValue { subject, value, shield, theirs } => write!(
                 f,
@@ -211,6 +232,7 @@ impl fmt::Display for PlanRefusal {
                 "the new version of the shield drops {tunable}, but restoring the old settings \
                  disturbs other shields: {disturbance}"
             ),
+            PlanRefusal::OtherBoot => f.write_str("the plan names another boot, or none"),
             PlanRefusal::OtherHousekeeping { found, needed } => write!(
                 f,
                 "the plan leaves CPU {found} to other programs, but here that is now CPU {needed}"
@@ -324,6 +346,7 @@ impl PlanRefusal {
             | PlanRefusal::NoSuchDevice { .. }
             | PlanRefusal::NoSuchTunable { .. }
             | PlanRefusal::InOtherShield { .. }
+            | PlanRefusal::TwoLists { .. }
             | PlanRefusal::BadName { .. } => true,
             PlanRefusal::NoTopology
             | PlanRefusal::Operators { .. }
@@ -335,6 +358,7 @@ impl PlanRefusal {
             | PlanRefusal::HeldByCpusets { .. }
             | PlanRefusal::NoHousekeeping { .. }
             | PlanRefusal::OtherValue { .. }
+            | PlanRefusal::OtherBoot
             | PlanRefusal::OtherHousekeeping { .. }
             | PlanRefusal::NotWanted { .. }
             | PlanRefusal::RestoringInterrupts { .. }
@@ -385,6 +409,13 @@ impl PlanRefusal {
                 "accept the interruption: --disturb".to_owned(),
                 format!("or keep these settings: --on {tunable}"),
             ],
+            PlanRefusal::TwoLists { isolated, others } => vec![
+                format!("cpushield apply --cpus {isolated}"),
+                format!("cpushield apply --shield second --cpus {others}"),
+            ],
+            PlanRefusal::NoHousekeeping { closed, .. } if !closed.is_empty() => {
+                vec!["boot without isolcpus=, or list fewer CPUs".to_owned()]
+            }
             PlanRefusal::NoHousekeeping { .. } => {
                 vec![
                     "take a shield down: cpushield undo --shield NAME (cpushield status lists the \
@@ -392,7 +423,9 @@ impl PlanRefusal {
                         .to_owned(),
                 ]
             }
-            PlanRefusal::OtherHousekeeping { .. } | PlanRefusal::NotWanted { .. } => {
+            PlanRefusal::OtherBoot
+            | PlanRefusal::OtherHousekeeping { .. }
+            | PlanRefusal::NotWanted { .. } => {
                 vec!["plan again: the machine or the file has changed".to_owned()]
             }
             PlanRefusal::TooMany { .. } => self.smaller_requests(),

@@ -4,9 +4,10 @@ use super::choose::CpuChoice;
 use super::operators::add_operators;
 use super::{PlanRefusal, check_partitions};
 use crate::change::Change;
-use crate::documents::machine::Machine;
-use crate::documents::plan::{ActiveShields, Plan, Step};
+use crate::documents::machine::{IrqMovability, Machine};
+use crate::documents::plan::{ActiveShields, Plan, Shield, Step};
 use crate::tunables::{self, WantedChanges};
+use cpushield_linux::CpuSet;
 
 /// Checks a saved plan against the machine as it is now, without the version of the shield that it
 /// replaces: each of its steps must be one that the step's tunable wants, or has found done. Steps
@@ -21,29 +22,42 @@ pub fn check_saved(
     live: &ActiveShields,
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<(), PlanRefusal> {
+    if plan.boot_id != machine.boot_id {
+        return Err(PlanRefusal::OtherBoot);
+    }
     if plan.has_cpuset() {
         check_partitions(machine, &plan.shield)?;
     }
     let (why, warnings) = (Vec::new(), Vec::new());
     let choice = CpuChoice { shield: plan.shield.clone(), why, warnings };
-    let needed = choice.together_with(machine, live)?.shield.housekeeping;
-    let found = plan.shield.housekeeping.clone();
-    if needed != found {
+    let shield = choice.together_with(machine, live)?.shield;
+    if shield.housekeeping != plan.shield.housekeeping {
+        let (found, needed) = (plan.shield.housekeeping.clone(), shield.housekeeping);
         return Err(PlanRefusal::OtherHousekeeping { found, needed });
     }
-    let mut for_operators = Plan { steps: Vec::new(), ..plan.clone() };
-    add_operators(&mut for_operators, machine, plan.operators.as_ref())?;
-    let is_for_operators =
-        |step: &Step| for_operators.steps.iter().any(|it| it.change == step.change);
+    let mut with_operators = plan.clone();
+    add_operators(&mut with_operators, machine, plan.operators.as_ref())?;
+    let for_operators = &with_operators.steps[plan.steps.len()..];
+    // A plan that another user made tries what this kernel refuses.
+    let mut machine = machine.clone();
+    for irq in machine.irqs.iter_mut().filter(|irq| matches!(irq.movable, IrqMovability::No(_))) {
+        irq.movable = IrqMovability::Yes;
+    }
     for (n, step) in plan.steps.iter().enumerate() {
         let is_there = match &step.change {
-            Change::Affinity { task, .. } => {
+            Change::Affinity { task, .. } | Change::MoveProcess { task, .. } => {
                 machine.tasks.iter().any(|placed| placed.task.id == *task)
             }
-            Change::Write { path, .. } => exists(path),
+            Change::Write { path, .. } => exists(path) || is_made(plan, path),
             _ => true,
         };
-        if is_there && !is_wanted(machine, plan, step) && !is_for_operators(step) {
+        // What another shield has moved must stay there.
+        let is_theirs = live.find_same(&step.change).is_some_and(|(_, it)| *it == step.change);
+        let is_allowed = is_theirs
+            || is_wanted(&machine, &shield, step)
+            || has_left(&machine, &shield, step)
+            || for_operators.iter().any(|it| it.change == step.change);
+        if is_there && !is_allowed {
             let (tunable, change) = (step.tunable.clone(), step.change.shell());
             return Err(PlanRefusal::NotWanted { step: n + 1, tunable, change });
         }
@@ -51,10 +65,39 @@ pub fn check_saved(
     Ok(())
 }
 
-/// Whether the tunable of a step wants its change on this machine.
-fn is_wanted(machine: &Machine, plan: &Plan, step: &Step) -> bool {
+/// Whether a file is in a directory that the plan makes.
+fn is_made(plan: &Plan, path: &str) -> bool {
+    plan.steps.iter().any(|step| match &step.change {
+        Change::MakeDir { path: dir } => path.starts_with(&format!("{dir}/")),
+        _ => false,
+    })
+}
+
+/// Whether an interrupt or a kernel thread is no longer on the shield, as irqbalance may have moved
+/// it: then the step gives it housekeeping CPUs, which does no harm.
+fn has_left(machine: &Machine, shield: &Shield, step: &Step) -> bool {
+    let (now, wanted) = match &step.change {
+        Change::Affinity { task, cpus, .. } => {
+            let mut tasks = machine.tasks.iter().filter(|placed| placed.task.kthread);
+            let placed = tasks.find(|placed| placed.task.id == *task);
+            (placed.map(|placed| &placed.affinity), Some(cpus.clone()))
+        }
+        Change::Write { path, value, compare } => {
+            let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
+            let number: Option<u32> = number.and_then(|number| number.parse().ok());
+            let irq = machine.irqs.iter().find(|irq| Some(irq.irq) == number);
+            (irq.and_then(|irq| irq.affinity.as_ref()), compare.parse_set(value))
+        }
+        _ => return false,
+    };
+    let is_open =
+        |cpus: CpuSet| cpus.intersection(&machine.topology.online).is_subset(&shield.housekeeping);
+    now.is_some_and(|now| !now.intersects(&shield.cpus)) && wanted.is_some_and(is_open)
+}
+
+/// Whether the tunable of a step wants its change for this shield.
+fn is_wanted(machine: &Machine, shield: &Shield, step: &Step) -> bool {
     let Some(tunable) = tunables::named(&step.tunable) else { return false };
-    let shield = &plan.shield;
     let wants = [tunable.wants(machine, shield), tunable.wants_on_request(machine, shield)];
     wants.iter().any(|wants| {
         matches!(wants, WantedChanges::Changes(changes)
@@ -64,10 +107,10 @@ fn is_wanted(machine: &Machine, plan: &Plan, step: &Step) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fake::{plain, set, thread};
+    use super::super::fake::{irq, plain, set, thread};
     use super::super::plan;
     use super::*;
-    use crate::documents::machine::TunableReading;
+    use crate::documents::machine::{CgroupMode, TunableReading};
     use crate::policy::{OperatorLimits, OperatorName, ShieldOperators, ShieldRequest};
 
     const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -85,10 +128,11 @@ mod tests {
             check_saved(machine, plan, &ActiveShields::default(), &|path| path != "/gone")
         };
         assert_eq!(checked(&machine, &saved), Ok(()));
+        let first = machine.clone();
         let edited = |edit: &dyn Fn(&mut Plan)| {
             let mut plan = saved.clone();
             edit(&mut plan);
-            checked(&machine, &plan)
+            checked(&first, &plan)
         };
         let step_of_kthreadd = |plan: &mut Plan, edit: &dyn Fn(&mut Change)| {
             let mut steps = plan.steps.iter_mut();
@@ -107,6 +151,8 @@ mod tests {
             });
             assert_eq!(is_unwanted(checked(&machine, &plan)), is_refused, "{tid}");
         }
+        let other_boot = edited(&|plan| plan.boot_id = Some("b".to_owned()));
+        assert_eq!(other_boot, Err(PlanRefusal::OtherBoot));
         let refused = edited(&|plan| plan.shield.housekeeping = set("0-1"));
         assert!(matches!(refused, Err(PlanRefusal::OtherHousekeeping { .. })), "{refused:?}");
         let operators = ShieldOperators {
@@ -116,5 +162,30 @@ mod tests {
         };
         let refused = edited(&|plan| plan.operators = Some(operators.clone()));
         assert!(matches!(refused, Err(PlanRefusal::Operators { .. })), "{refused:?}");
+        // With a group for them, on a machine where a CPU is closed: other lists are not believed.
+        machine.cgroup.mode = CgroupMode::V2;
+        machine.cgroup.mount = Some("/sys/fs/cgroup".to_owned());
+        machine.isolation.isolcpus_domain = set("2-3");
+        machine.irqs = vec![
+            irq(5, "eth0", "0-3", IrqMovability::Unknown("not root".to_owned())),
+            irq(6, "nvme0q1", "0-3", IrqMovability::Unknown("not root".to_owned())),
+        ];
+        let request = ShieldRequest { count: Some(1), ..ShieldRequest::default() };
+        let mut saved =
+            plan(&machine, &ShieldRequest { operators: Some(operators), ..request }).unwrap();
+        machine.irqs[1].movable = IrqMovability::No("EPERM".to_owned());
+        assert_eq!(checked(&machine, &saved), Ok(()));
+        // irqbalance has moved one since.
+        machine.irqs[0].affinity = Some(set("1"));
+        assert_eq!(checked(&machine, &saved), Ok(()));
+        saved.shield.closed = CpuSet::new();
+        for step in &mut saved.steps {
+            if let Change::Write { path, value, .. } = &mut step.change
+                && path.starts_with("/proc/irq/5/")
+            {
+                *value = value.replace("0-1", "0-2").replace('3', "7");
+            }
+        }
+        assert!(is_unwanted(checked(&machine, &saved)));
     }
 }

@@ -105,11 +105,30 @@ pub(super) fn cpus_without_partition(machine: &Machine) -> CpuSet {
     }
 }
 
-/// CPUs that belong exclusively to cpusets of other programs.
-pub(super) fn cpus_of_other_cpusets(machine: &Machine) -> CpuSet {
-    exclusive_cpusets(machine)
-        .flat_map(|other| other.effective.iter().chain([&other.cpus]))
-        .collect()
+/// The CPUs that the user or another program has isolated: nothing is moved there.
+pub(super) fn closed_cpus(machine: &Machine) -> CpuSet {
+    let boot = machine.topology.boot_cpu();
+    // cset keeps the housekeeping programs in an exclusive set too, together with the boot CPU.
+    let of_sets = exclusive_cpusets(machine).map(|group| match machine.cgroup.mode {
+        // The list of a partition may have more CPUs than it has for itself.
+        CgroupMode::V2 => group.effective.as_ref().unwrap_or(&group.cpus),
+        _ => &group.cpus,
+    });
+    let of_sets = of_sets.filter(|cpus| !boot.is_some_and(|cpu| cpus.contains(cpu)));
+    let of_sets: CpuSet = of_sets.collect();
+    let isolated = machine.isolation.isolcpus_domain.union(&machine.isolated_somehow());
+    of_sets.union(&isolated).intersection(&machine.topology.online)
+}
+
+/// The online CPUs whose tick can stop.
+pub(super) fn tickless_cpus(machine: &Machine) -> CpuSet {
+    let tickless = machine.isolation.nohz_full.clone().unwrap_or_default();
+    tickless.intersection(&machine.topology.online)
+}
+
+/// The CPUs of a group, also those that it gave to a partition.
+pub(super) fn cpus_of_group(group: &CpusetGroup) -> impl Iterator<Item = &CpuSet> {
+    group.effective.iter().chain([&group.cpus])
 }
 
 /// The cpusets that keep CPUs from a shield: those of other programs that have more than the core

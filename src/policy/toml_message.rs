@@ -48,6 +48,7 @@ fn find_table(message: &str) -> Option<&'static str> {
                 "siblings",
                 "whole_node",
                 "balance",
+                "evict",
                 "workload",
                 "tunables",
                 "boot",

@@ -101,7 +101,8 @@ pub fn shield_line(shield: &Shield) -> TextLine {
         true => String::new(),
         false => format!(" (shield {name})"),
     };
-    TextLine::new(format!("Shielded: CPU {cpus}{name}. Housekeeping: CPU {housekeeping}."))
+    let closed = shield.closed_text();
+    TextLine::new(format!("Shielded: CPU {cpus}{name}. Housekeeping: CPU {housekeeping}.{closed}"))
 }
 
 /// Groups the steps by tunable, in the order of the plan.

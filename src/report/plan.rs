@@ -77,7 +77,8 @@ fn next_command(what: &str, on: PlannedMachine) -> [ReportBlock; 2] {
 fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let shield = &plan.shield;
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
-    let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}."));
+    let closed = shield.closed_text();
+    let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}.{closed}"));
     let why = plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
     let operators = plan.operators.iter();
     let operators = operators.map(|it| TextLine::new(format!("Operators: {it}.")));

@@ -97,6 +97,7 @@ fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
         ("kept idle", some_cpus(&idle)),
         ("offline", some_cpus(&shield.offline_siblings)),
         ("housekeeping", Some(format!("CPU {}", shield.housekeeping))),
+        ("isolated already", some_cpus(&shield.closed)),
         ("cgroup", shield.group.clone()),
         ("operators", shield.operators.as_ref().map(ToString::to_string)),
     ];
@@ -237,6 +238,7 @@ mod tests {
             state: ShieldState::Drifted { settings: 0, foreign: 1 }.into(),
             group: Some("/sys/fs/cgroup/cpushield".to_owned()),
             housekeeping: "0-1".parse().unwrap(),
+            closed: CpuSet::new(),
             idle_siblings: "2".parse().unwrap(),
             offline_siblings: CpuSet::new(),
             drift: Vec::new(),

@@ -200,6 +200,9 @@ mod tests {
             balanced: false,
             shares_core: false,
             takes_whole_node: false,
+            tickless: Default::default(),
+            evict: false,
+            closed: Default::default(),
             tunables: BTreeMap::default(),
         };
         Plan {

@@ -18,7 +18,8 @@ pub(super) fn demote<'a>(
     place: &ShieldPlacement,
     threads: impl Iterator<Item = &'a Task>,
 ) -> Result<Vec<ShieldNote>, RunError> {
-    let real_time = threads.filter_map(|task| {
+    let own = threads.filter(|task| !place.residents.contains(&task.pid));
+    let real_time = own.filter_map(|task| {
         let policy = host.scheduling(task.id.tid).ok()?;
         (policy.rt_priority() > 0).then_some((task, policy))
     });

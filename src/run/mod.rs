@@ -53,7 +53,7 @@ pub use start::{
     NOT_EXECUTABLE, NOT_FOUND, ProgramStart, Supervision, become_program, execute, lock_limit,
     ordinary, supervise,
 };
-pub use status::status;
+pub use status::{open_to, status};
 pub use thread_in_the_way::{NoPlaceReason, ThreadInTheWay};
 pub use user::{RunUser, look_up, look_up_group, look_up_user};
 pub use version_change::VersionChange;

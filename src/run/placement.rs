@@ -2,10 +2,11 @@
 
 use super::RunError;
 use crate::apply;
+use crate::change::Change;
 use crate::documents::plan::{NamedShield, Plan, Shield};
 use crate::documents::process_note::ProcessNote;
 use cpushield_linux::{CpuSet, Host, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The cgroup and the CPUs for programs of a shield.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct ShieldPlacement {
     pub idle: CpuSet,
     /// Every other online CPU.
     pub housekeeping: CpuSet,
+    /// The processes that were on the CPUs before the shield, and go back as they came.
+    pub residents: BTreeSet<i32>,
 }
 
 /// The group of programs in a slice that has services.
@@ -68,7 +71,12 @@ impl ShieldPlacement {
     /// Finds the placement of an applied plan.
     #[must_use]
     pub fn new(host: &Host, plan: &Plan) -> ShieldPlacement {
-        ShieldPlacement::of_group(host, &plan.shield, plan.cgroup_dir())
+        let place = ShieldPlacement::of_group(host, &plan.shield, plan.cgroup_dir());
+        let residents = plan.steps.iter().filter_map(|step| match &step.change {
+            Change::MoveProcess { task, .. } => Some(task.tid),
+            _ => None,
+        });
+        ShieldPlacement { residents: residents.collect(), ..place }
     }
 
     /// The placement of a shield whose cgroup is this directory, if it exists.
@@ -83,6 +91,7 @@ impl ShieldPlacement {
             cpus: shield.cpus.difference(&shield.idle_siblings),
             idle: shield.idle_siblings.clone(),
             housekeeping: shield.housekeeping.clone(),
+            residents: BTreeSet::new(),
         }
     }
 

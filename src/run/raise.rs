@@ -7,6 +7,7 @@
 
 use super::order::{KernelThread, StartRequirements, is_vital};
 use super::record::{OpenRecord, PriorityNeed};
+use super::task_lookup::find_task;
 use super::{RunError, ShieldPlacement};
 use crate::documents::process_note::ProcessNote;
 use crate::documents::shield_status::RaisedThread;
@@ -244,6 +245,7 @@ pub struct DemotedPrograms {
 
 /// Makes every real-time program of the shield an ordinary one, so that no kernel thread needs to
 /// stay above it. For undo: a program without a `run` may continue, but must not starve the kernel.
+/// One that was there before the shield keeps its policy.
 /// A shield without a group has those programs that are confined to its CPUs and newer than it
 /// (`is_newer`).
 ///
@@ -261,7 +263,11 @@ pub fn demote_programs(
     let mut demoted = DemotedPrograms::default();
     for tid in tids {
         let Ok(policy) = host.scheduling(tid) else { continue };
-        if policy.rt_priority() == 0 {
+        let is_resident = || {
+            let process = find_task(host, tid).map(|task| task.pid);
+            process.is_ok_and(|pid| place.residents.contains(&pid))
+        };
+        if policy.rt_priority() == 0 || is_resident() {
             continue;
         }
         let comm = host.task(tid, tid).map_or_else(|_| String::new(), |task| task.comm);

@@ -147,7 +147,12 @@ fn move_started(
         }
         None => None,
     };
-    let made_ordinary = make_ordinary(host, task)?.into_iter();
+    // One that was there before the shield keeps its policy.
+    let made_ordinary = match place.residents.contains(&task.pid) {
+        true => Vec::new(),
+        false => make_ordinary(host, task)?,
+    };
+    let made_ordinary = made_ordinary.into_iter();
     let notes = made_ordinary.map(|(tid, policy)| ProcessNote::MadeOrdinary { tid, policy });
     let notes = notes.collect();
     lock_limits::restore(host, open, task.pid)?;

@@ -317,6 +317,7 @@ mod tests {
             cpus: "2-3".parse().unwrap(),
             idle: CpuSet::new(),
             housekeeping: "0-1".parse().unwrap(),
+            residents: std::collections::BTreeSet::new(),
         };
         let start = ProgramStart {
             cpus: place.cpus.clone(),

@@ -252,6 +252,7 @@ impl StatusReader<'_> {
             cpus: shield.cpus.iter().map(describe).collect(),
             group: place.group,
             housekeeping: shield.housekeeping.clone(),
+            closed: shield.closed.clone(),
             idle_siblings: shield.idle_siblings.clone(),
             offline_siblings: shield.offline_siblings.clone(),
             drift: Vec::new(),
@@ -423,13 +424,14 @@ fn unknown(unread: &str) -> CpuProtection {
 /// Checks what keeps other programs out of the shield's CPUs.
 fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
     let Some(group) = &place.group else {
-        return unprotected("by affinity only: a program may still pin itself here");
+        return unprotected("open: others may enter, by affinity only");
     };
     if place.v2 {
         return match host.read_line(&format!("{group}/cpuset.cpus.partition")) {
             Ok(text) => match PartitionState::from_text(&text) {
                 PartitionState::Isolated => protected("isolated partition"),
                 PartitionState::Root => protected("partition, with load balancing"),
+                PartitionState::Member => unprotected("open: others may enter, no partition"),
                 _ => unprotected(&format!("the partition is {text}")),
             },
             Err(error) => unprotected(&format!("the partition is unknown: {}", error.reason())),
@@ -439,6 +441,23 @@ fn find_exclusion(host: &Host, place: &ShieldPlacement) -> CpuProtection {
         Ok("1") => protected("exclusive cpuset"),
         _ => unprotected("the cpuset is not exclusive"),
     }
+}
+
+/// The threads outside of an open shield that may run on its CPUs alone, `name (number)` each;
+/// `None` for a closed one.
+#[must_use]
+pub fn open_to(host: &Host, place: &ShieldPlacement) -> Option<Vec<String>> {
+    let cpus = place.cpus.union(&place.idle);
+    let inside = place.members(host).unwrap_or_default();
+    let is_pinned = |task: &Task| {
+        let affinity = host.affinity(task.id.tid).unwrap_or_default();
+        let is_here = !affinity.is_empty() && affinity.is_subset(&cpus);
+        !task.kthread && is_here && !inside.contains(&task.id.tid)
+    };
+    let tasks = || host.tasks().unwrap_or_default().into_iter();
+    (!find_exclusion(host, place).holds).then(|| {
+        tasks().filter(is_pinned).map(|task| format!("{} ({})", task.comm, task.id.tid)).collect()
+    })
 }
 
 fn describe_processes(exclusion: &CpuProtection, threads: &[OnThread]) -> CpuProtection {

@@ -3,6 +3,7 @@
 use super::RunError;
 use super::record::AddedThread;
 use cpushield_linux::error::NamespaceKind;
+use cpushield_linux::text::task_cgroup::cpuset_group;
 use cpushield_linux::{Host, Task, processes::namespaces};
 
 /// Finds a task by its number, with its process.
@@ -57,16 +58,7 @@ pub(super) fn cgroup_of(
     let path = format!("/proc/{}/cgroup", thread.id.tid);
     let text = host.read(&path)?;
     let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
-    let group = text.lines().find_map(|line| {
-        let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, group) = (fields.next()?, fields.next()?);
-        let ours = if v2 {
-            controllers.is_empty()
-        } else {
-            controllers.split(',').any(|controller| controller == "cpuset")
-        };
-        ours.then(|| group.trim_end_matches('/').to_owned())
-    });
+    let group = cpuset_group(&text, v2);
     let group = group.ok_or_else(|| {
         cpushield_linux::Error::malformed(&path, 0, "a line for the cpuset hierarchy", &text)
     })?;

@@ -94,7 +94,7 @@ fn collect_facts(machine: &Machine, tasks: &BTreeSet<(i32, u64)>) -> MachineFact
 /// What a shield may change about a task. Only the kernel sets the affinity of a bound kernel
 /// thread (PF_NO_SETAFFINITY): the rescuer of a workqueue keeps the CPUs of the pool that it helped
 /// last (worker_attach_to_pool(), kernel/workqueue.c, 5.11 to 6.12).
-fn describe_task(PlacedThread { task, affinity }: &PlacedThread) -> String {
+fn describe_task(PlacedThread { task, affinity, .. }: &PlacedThread) -> String {
     let scheduling =
         format!("policy {} priority {} nice {}", task.policy, task.rt_priority, task.nice);
     if task.kthread && task.bound { scheduling } else { format!("CPU {affinity}, {scheduling}") }
@@ -120,6 +120,7 @@ mod tests {
             chip: "PCI-MSIX".to_owned(),
             affinity: Some(CpuSet::single(3)),
             effective: Some(CpuSet::single(3)),
+            hint: None,
             movable: IrqMovability::Yes,
             counts: BTreeMap::from([(0, 1), (3, 2)]),
         });

@@ -12,7 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 const IRQ: &str = "/proc/irq";
 
 /// Interrupts in ascending order, and the default affinity of later ones.
-pub(super) fn read_irqs(r: &SurveyReader, shielded: &CpuSet) -> (Vec<Irq>, Option<CpuSet>) {
+pub(super) fn read_irqs(
+    r: &SurveyReader,
+    shielded: &CpuSet,
+    isolated: &CpuSet,
+) -> (Vec<Irq>, Option<CpuSet>) {
     if !shielded.is_empty() {
         r.note(IRQ, why_not_tried(shielded));
     }
@@ -40,10 +44,14 @@ pub(super) fn read_irqs(r: &SurveyReader, shielded: &CpuSet) -> (Vec<Irq>, Optio
         };
         // An interrupt that no driver requested is not delivered.
         let effective = files.effective.filter(|_| !actions.is_empty());
+        let affinity = files.affinity.and_then(|pair| pair.read(r, &dir));
+        let is_isolated = affinity.as_ref().is_some_and(|it| it.is_subset(isolated));
+        let hint = is_isolated.then(|| r.set(&[(&format!("{dir}/affinity_hint"), Mask)])).flatten();
         irqs.push(Irq {
             irq,
             chip: row.map(|row| row.chip.clone()).unwrap_or_default(),
-            affinity: files.affinity.and_then(|pair| pair.read(r, &dir)),
+            affinity,
+            hint,
             effective: effective.and_then(|pair| pair.read(r, &dir)),
             movable,
             counts: row.map(|row| table.by_cpu(row).collect()).unwrap_or_default(),

@@ -71,7 +71,8 @@ pub fn survey_isolation(host: &Host) -> Machine {
 #[must_use]
 pub fn survey_boot(host: &Host) -> Machine {
     let r = SurveyReader::new(host);
-    let (irq_default, tasks) = (irqs::read_default(&r), tasks::read_tasks(&r));
+    let tasks = tasks::read_tasks(&r, &Cgroup::default());
+    let irq_default = irqs::read_default(&r);
     Machine { irq_default, tasks, ..read_boot(&r) }
 }
 
@@ -82,6 +83,9 @@ pub fn survey_cpusets(host: &Host) -> Machine {
     let (cgroup, _) = cgroup::read_cgroup(&r, &cgroup::read_mounts(&r));
     Machine { schema: SCHEMA, cgroup, ..Machine::default() }
 }
+
+/// The program of LinuxCNC's real-time threads.
+const RTAPI_APP: &str = "/usr/bin/rtapi_app";
 
 /// What the kernel was booted with.
 fn read_boot(r: &SurveyReader) -> Machine {
@@ -120,7 +124,7 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
     let (cgroup, partitions) = cgroup::read_cgroup(&r, &mounts);
     // The file includes CPUs of isolcpus= (seen on 6.12), which belong to no partition.
     isolation.partitions = partitions.map(|cpus| cpus.difference(&isolation.isolcpus_domain));
-    let (irqs, irq_default) = irqs::read_irqs(&r, shielded);
+    let (irqs, irq_default) = irqs::read_irqs(&r, shielded, &isolation.isolcpus_domain);
     let mut machine = Machine {
         schema: SCHEMA,
         boot_id: r.line("/proc/sys/kernel/random/boot_id"),
@@ -129,8 +133,10 @@ pub fn survey_with_shield(host: &Host, wanted: &[&str], shielded: &CpuSet) -> Ma
         tracing: tracing::read_tracing(&r, &mounts, kernel.version),
         devices: devices::read_devices(&r),
         settings: settings::read_settings(&r, wanted),
-        tasks: tasks::read_tasks(&r),
+        tasks: tasks::read_tasks(&r, &cgroup),
         timers: timers::read_timers(&r, shielded),
+        own_processes: tasks::own_processes(r.host),
+        linuxcnc: r.host.exists(RTAPI_APP),
         kernel,
         topology,
         isolation,

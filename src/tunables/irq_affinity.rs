@@ -2,7 +2,7 @@
 
 use super::boot::preparable;
 use super::closed_set::keeps_off;
-use super::want::keep_off_shield;
+use super::want::{is_evicted, keep_work_off};
 use super::{RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
@@ -25,8 +25,11 @@ pub(super) struct IrqAffinity;
 const PAGE: &str = "\
 An interrupt preempts the task on its CPU. First, apply removes the shielded CPUs from
 /proc/irq/default_smp_affinity, the mask of interrupts that drivers request later. Then it removes
-them from the mask of each interrupt. If no CPU would be left, the interrupt gets all housekeeping
-CPUs.
+them from the mask of each interrupt on the shield. The other CPUs that are isolated already go too,
+and those of `nohz_full=` where the node has others. If no CPU would be left, the interrupt gets all
+housekeeping CPUs. An interrupt stays if its mask has only CPUs of `isolcpus=`: a user has put it
+there. That does not count for a mask that its driver wants (affinity_hint), or that is a whole
+node. `--evict` moves such an interrupt too.
 
 Some interrupts cannot be moved: per-CPU interrupts, interrupts of a chip that cannot move any, and
 queues whose affinity the kernel manages (NVMe, virtio-blk, virtio-scsi, but not virtio-net). The
@@ -99,21 +102,22 @@ impl Tunable for IrqAffinity {
             wanted.push(WantedChange::write(
                 Some(default.to_mask()),
                 DEFAULT,
-                &keep_off_shield(default, shield).to_mask(),
+                &keep_work_off(default, machine, shield).to_mask(),
                 ValueComparison::Mask,
                 "interrupts that are requested later stay off the shield",
             ));
         }
         for irq in &machine.irqs {
-            let Some(affinity) = affinity_on_shield(irq, shield) else { continue };
-            if matches!(irq.movable, IrqMovability::No(_)) {
+            let evicted = irq.affinity.as_ref().filter(|it| is_evicted(it, machine, shield));
+            let Some(affinity) = affinity_on_shield(irq, shield).or(evicted) else { continue };
+            if matches!(irq.movable, IrqMovability::No(_)) || stays(machine, irq, shield) {
                 continue;
             }
             let (path, spelled, compare) = spell_affinity(machine, irq.irq);
             wanted.push(WantedChange::write(
                 Some(spelled(affinity)),
                 &path,
-                &spelled(&keep_off_shield(affinity, shield)),
+                &spelled(&keep_work_off(affinity, machine, shield)),
                 compare,
                 StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
             ));
@@ -131,6 +135,10 @@ impl Tunable for IrqAffinity {
         let mut remains = UnresolvedCause::default();
         let (mut steerable, prepared) = (false, preparable(machine, shield));
         for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
+            if stays(machine, irq, shield) {
+                let reason = ImmovableReason::PlacedByUser;
+                remains.immovable.push(Immovable { what: to_immovable(irq), reason });
+            }
             let IrqMovability::No(answer) = &irq.movable else { continue };
             let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
             if !place.is_some_and(|place| place.intersects(&shield.cpus)) {
@@ -173,7 +181,7 @@ impl Tunable for IrqAffinity {
         let on_shield = mask.intersects(&shield.cpus);
         let tunable = self.name().to_owned();
         let (path, spelled, _) = spell_affinity(machine, irq.irq);
-        let echo = format!("echo {} > {path}", spelled(&keep_off_shield(mask, shield)));
+        let echo = format!("echo {} > {path}", spelled(&keep_work_off(mask, machine, shield)));
         Some(match &irq.movable {
             IrqMovability::No(answer) if !is_message(irq) => {
                 let (answer, arrives) = (answer.clone(), RefusedIrq::NotKnown);
@@ -278,6 +286,20 @@ fn spell_affinity(machine: &Machine, irq: u32) -> (String, fn(&CpuSet) -> String
 /// The mask of an interrupt, if it includes shielded CPUs.
 fn affinity_on_shield<'a>(irq: &'a Irq, shield: &Shield) -> Option<&'a CpuSet> {
     irq.affinity.as_ref().filter(|affinity| affinity.intersects(&shield.cpus))
+}
+
+/// Whether the user has put an interrupt of the shield on CPUs of `isolcpus=`: irqbalance does not
+/// choose only these, the kernel only all of a node (`irq_setup_affinity()`, kernel/irq/manage.c,
+/// 6.12), and the driver wants other ones.
+fn stays(machine: &Machine, irq: &Irq, shield: &Shield) -> bool {
+    let online = &machine.topology.online;
+    let is_of_node = |mask: &CpuSet| {
+        machine.topology.nodes.iter().any(|node| node.cpus.intersection(online) == *mask)
+    };
+    let mask = affinity_on_shield(irq, shield)
+        .filter(|mask| mask.is_subset(&machine.isolation.isolcpus_domain) && !is_of_node(mask));
+    let can_move = !matches!(irq.movable, IrqMovability::No(_));
+    !shield.evict && can_move && mask.is_some() && irq.hint.as_ref() != mask
 }
 
 fn to_immovable(irq: &Irq) -> ImmovableThing {

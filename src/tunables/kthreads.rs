@@ -1,7 +1,7 @@
 //! `kthreads`: moves kernel threads that may run anywhere off the shield. Pure.
 
 use super::closed_set::keeps_task_off;
-use super::want::keep_off_shield;
+use super::want::keep_work_off;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, Risk};
@@ -14,7 +14,9 @@ pub(super) struct Kthreads;
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded interrupts
 may run on any CPU unless their affinity is restricted. apply removes the shielded CPUs from their
-affinities. A kernel thread that is created later does not inherit this. Before 5.9 it may run on
+affinities. The other CPUs that are isolated already go too, and those of `nohz_full=` where the
+node has others. kswapd and kcompactd of a node whose other CPUs are all isolated keep their
+masks. A kernel thread that is created later does not inherit this. Before 5.9 it may run on
 all CPUs. From 5.9 to 6.19, the kernel gives it all CPUs except those of `nohz_full=`; a plain
 `isolcpus=` list has no effect on this. Since 7.0 it is the reverse: all CPUs except those of
 `isolcpus=` and of isolated partitions. If neither keeps a new thread off the shield, `status` shows
@@ -67,7 +69,9 @@ impl Tunable for Kthreads {
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let movable = machine.tasks.iter().filter(|placed| {
-            placed.task.kthread && !placed.task.bound && placed.affinity.intersects(&shield.cpus)
+            let task = &placed.task;
+            let is_movable = task.kthread && !task.bound && !stays_in_node(placed, shield);
+            is_movable && placed.affinity.intersects(&shield.cpus)
         });
         let reason = "this kernel thread may run on the shield";
         WantedChanges::Changes(
@@ -75,7 +79,7 @@ impl Tunable for Kthreads {
                 .map(|placed| {
                     WantedChange::affinity(
                         placed,
-                        keep_off_shield(&placed.affinity, shield),
+                        keep_work_off(&placed.affinity, machine, shield),
                         reason,
                     )
                 })
@@ -87,9 +91,25 @@ impl Tunable for Kthreads {
         let bound = machine.tasks.iter().filter(|placed| {
             placed.task.kthread && placed.task.bound && placed.affinity.intersects(&shield.cpus)
         });
-        let immovable = bound.filter_map(|placed| to_immovable(placed, shield)).collect();
+        let immovable = bound.filter_map(|placed| to_immovable(placed, shield));
+        let kept = machine.tasks.iter().filter(|placed| stays_in_node(placed, shield));
+        let kept = kept.filter(|placed| placed.affinity.intersects(&shield.cpus));
+        let immovable = immovable.chain(kept.map(|placed| Immovable {
+            what: ImmovableThing::Kthread { comm: placed.task.comm.clone() },
+            reason: ImmovableReason::NodeClosed { cpus: placed.affinity.clone() },
+        }));
+        let immovable = immovable.collect();
         UnresolvedCause { immovable, ..UnresolvedCause::default() }
     }
+}
+
+/// Whether a thread reclaims or compacts the memory of a node whose other CPUs are closed. It keeps
+/// the kernel's mask.
+fn stays_in_node(placed: &PlacedThread, shield: &Shield) -> bool {
+    let comm = &placed.task.comm;
+    let is_of_node = comm.starts_with("kswapd") || comm.starts_with("kcompactd");
+    let rest = placed.affinity.difference(&shield.cpus);
+    placed.task.kthread && is_of_node && !rest.is_empty() && rest.is_subset(&shield.closed)
 }
 
 /// A thread bound to the shield; `None` for one with more CPUs, which follows a workqueue's mask.

@@ -153,7 +153,7 @@ fn remove_shield<'a>(
 ) -> Option<Vec<WantedChange>> {
     let wanted = files.filter_map(|(path, text)| {
         let mask = CpuSet::parse_mask(text).ok().filter(|mask| mask.intersects(&shield.cpus))?;
-        let value = mask.difference(&shield.cpus).to_mask();
+        let value = mask.difference(&shield.cpus).difference(&shield.closed).to_mask();
         Some(WantedChange::write(
             Some(text.to_owned()),
             path,

@@ -1,6 +1,7 @@
 //! What holds for all tunables, and the cases that are easy to get wrong.
 
 mod busy_machine;
+mod isolated;
 
 pub(super) use busy_machine::{after, busy};
 
@@ -8,7 +9,9 @@ use super::*;
 use crate::change::{EffectTime, Outcome, RefusalKind};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{CgroupMode, IrqMovability, TunableReading};
-use crate::documents::plan::{ChoiceWarning, CpusetWarning, ImmovableReason, RefusedIrq, Step};
+use crate::documents::plan::{
+    BootLine, ChoiceWarning, CpusetWarning, ImmovableReason, RefusedIrq, Step,
+};
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use crate::plan::fake::{irq, plain, set, thread};
 use crate::plan::plan;
@@ -181,12 +184,12 @@ fn a_v2_partition_takes_its_cpus_from_sibling_groups() {
     assert_eq!(
         shell(&m, "cpuset"),
         [
-            "echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.cpus",
-            "echo '' > /sys/fs/cgroup/only.slice/cpuset.cpus",
             "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control",
             "mkdir /sys/fs/cgroup/cpushield",
             "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus",
             "echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems",
+            "echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.cpus",
+            "echo '' > /sys/fs/cgroup/only.slice/cpuset.cpus",
             "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus.exclusive",
             "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition",
         ]
@@ -202,10 +205,10 @@ fn v1_cpusets_shrink_from_the_deepest_up_and_the_root_is_emptied_last() {
     group(&mut m, "/sys/fs/cgroup/cpuset/docker/a").cpus = set("2-3");
     group(&mut m, "/sys/fs/cgroup/cpuset/docker/b").cpus = set("3");
     let lines = shell(&m, "cpuset");
-    assert_eq!(lines[0], "echo 2 > /sys/fs/cgroup/cpuset/docker/a/cpuset.cpus");
-    assert_eq!(lines[1], "echo 0-2 > /sys/fs/cgroup/cpuset/docker/cpuset.cpus");
-    assert_eq!(lines[4], "echo 0-1 > /sys/fs/cgroup/cpuset/cpushield_housekeeping/cpuset.mems");
-    assert_eq!(lines[7], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
+    assert_eq!(lines[2], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
+    assert_eq!(lines[3], "echo 2 > /sys/fs/cgroup/cpuset/docker/a/cpuset.cpus");
+    assert_eq!(lines[4], "echo 0-2 > /sys/fs/cgroup/cpuset/docker/cpuset.cpus");
+    assert_eq!(lines[7], "echo 0-1 > /sys/fs/cgroup/cpuset/cpushield_housekeeping/cpuset.mems");
     assert!(lines.last().unwrap().contains("tasks"), "{lines:#?}");
     let warnings = plan(&m, &request()).unwrap().warnings;
     let path = "/sys/fs/cgroup/cpuset/docker/b".to_owned();
@@ -221,7 +224,8 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     let warned = |m: &Machine, warning: CpusetWarning| {
         plan(m, &request()).unwrap().warnings.contains(&PlanWarning::Cpuset(warning))
     };
-    let doubtful = CpusetWarning::PartitionDoubtful { cpus: set("3") };
+    let boot = BootLine { tick_can_stop: true, linuxcnc: false };
+    let doubtful = CpusetWarning::PartitionDoubtful { cpus: set("3"), boot };
     for (version, is_warned) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
         m.kernel.version = Some(KernelVersion::from(version));
         assert!(asks(&m), "{version:?}");
@@ -237,7 +241,7 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     m.cgroup.no_partition = Some("the kernel says so".to_owned());
     let without = plan(&m, &request()).unwrap();
     let answer = Some("the kernel says so".to_owned());
-    assert!(warned(&m, CpusetWarning::PartitionRefused { cpus: set("3"), answer }));
+    assert!(warned(&m, CpusetWarning::PartitionRefused { cpus: set("3"), answer, boot }));
     complete_survey(&mut surveyed, &without, &[]);
     assert!(surveyed.cgroup.no_partition.is_some());
     // Other CPUs of the same machine are not affected.
@@ -253,18 +257,28 @@ fn without_a_partition_a_warning_is_given_and_programs_are_moved_one_by_one() {
     m.tasks.push(thread(600, "stray", false, false, "0-3"));
     m.tasks.push(thread(601, "mine", false, false, "3"));
     let moved = |m: &Machine| shell(m, "cpuset").concat();
-    assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
-    let warnings = plan(&m, &request()).unwrap().warnings;
+    // The group of the shield takes the program that is there already.
+    let group = shell(&m, "cpuset");
+    let group: Vec<&str> = group.iter().map(String::as_str).collect();
+    let expected = [
+        "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control",
+        "mkdir /sys/fs/cgroup/cpushield",
+        "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus",
+        "echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems",
+        "echo 601 > /sys/fs/cgroup/cpushield/cgroup.procs  # mine",
+        "taskset -pc 0-2 600 > /dev/null  # stray",
+    ];
+    assert_eq!(group, expected);
+    let warnings = |m: &Machine| plan(m, &request()).unwrap().warnings;
     let answer = m.cgroup.no_partition.clone();
-    for warning in [
-        CpusetWarning::PartitionRefused { cpus: set("3"), answer },
-        CpusetWarning::ThreadsPinned { count: 1, cpus: set("3") },
-    ] {
-        assert!(warnings.contains(&PlanWarning::Cpuset(warning)), "{warnings:?}");
-    }
+    let boot = BootLine { tick_can_stop: true, linuxcnc: false };
+    let refused = CpusetWarning::PartitionRefused { cpus: set("3"), answer, boot };
+    assert!(warnings(&m).contains(&refused.into()), "{:?}", warnings(&m));
     m.isolation.isolcpus_domain = CpuSet::new();
     m.cgroup.mode = CgroupMode::None;
     assert!(moved(&m).starts_with("taskset -pc 0-2 600 "), "{}", moved(&m));
+    let pinned = CpusetWarning::ThreadsPinned { count: 1, cpus: set("3") };
+    assert!(warnings(&m).contains(&pinned.into()), "{:?}", warnings(&m));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::change::{Change, ValueComparison};
 use crate::documents::machine::{Machine, PlacedThread, TunableReading};
-use crate::documents::plan::StepReason;
+use crate::documents::plan::{Shield, StepReason};
 use crate::glob;
 use cpushield_linux::CpuSet;
 
@@ -83,8 +83,45 @@ pub(super) fn settings<'a>(
     read.filter_map(|(path, reading)| Some((path.as_str(), reading.value()?)))
 }
 
-/// `cpus` without the shield; the housekeeping CPUs when none would be left.
-pub(super) fn keep_off_shield(cpus: &CpuSet, shield: &crate::documents::plan::Shield) -> CpuSet {
-    let rest = cpus.difference(&shield.cpus);
-    if rest.is_empty() { shield.housekeeping.clone() } else { rest }
+/// Where a program goes that may run on these CPUs: to the isolated ones among them if it has no
+/// others and may stay there, or to those of them that are housekeeping CPUs, or else to all
+/// housekeeping CPUs.
+pub(super) fn keep_program_off(cpus: &CpuSet, machine: &Machine, shield: &Shield) -> CpuSet {
+    let kept = cpus.intersection(&shield.kept());
+    let rest = housekeeping_part(cpus, machine, shield);
+    match (rest.intersects(&shield.housekeeping), kept.is_empty()) {
+        (true, _) => rest,
+        (false, false) => kept,
+        (false, true) => shield.housekeeping.clone(),
+    }
+}
+
+/// Where interrupts and work of the kernel go. CPUs of `nohz_full=` get them only where nothing
+/// else is left in the node, or in the machine.
+pub(super) fn keep_work_off(cpus: &CpuSet, machine: &Machine, shield: &Shield) -> CpuSet {
+    if !cpus.intersects(&shield.cpus) && !is_evicted(cpus, machine, shield) {
+        return cpus.clone();
+    }
+    let nodes = machine.topology.nodes.iter().map(|node| &node.cpus);
+    let near: CpuSet = nodes.filter(|node| node.intersects(cpus)).collect();
+    let rest = housekeeping_part(cpus, machine, shield);
+    let near = near.intersection(&shield.housekeeping);
+    let open = shield.housekeeping.difference(&shield.tickless);
+    let quiet = &shield.tickless;
+    let choices = [rest.difference(quiet), near.difference(quiet), rest, near, open];
+    let found = choices.into_iter().find(|cpus| cpus.intersects(&shield.housekeeping));
+    found.unwrap_or_else(|| shield.housekeeping.clone())
+}
+
+/// Without the online CPUs that are no housekeeping CPUs. Possible CPUs that are not online stay in
+/// a mask.
+fn housekeeping_part(cpus: &CpuSet, machine: &Machine, shield: &Shield) -> CpuSet {
+    let others = machine.topology.online.difference(&shield.housekeeping);
+    cpus.difference(&others).difference(&shield.cpus)
+}
+
+/// Whether what has these CPUs was put on isolated ones, and the request moves it away.
+pub(super) fn is_evicted(cpus: &CpuSet, machine: &Machine, shield: &Shield) -> bool {
+    let closed = shield.closed.intersection(&machine.isolation.isolcpus_domain);
+    shield.evict && !cpus.is_empty() && cpus.is_subset(&closed)
 }

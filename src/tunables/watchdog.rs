@@ -1,7 +1,7 @@
 //! `watchdog`: switches the lockup detectors off on the shield. Pure.
 
 use super::closed_set::keeps_off;
-use super::want::{keep_off_shield, setting};
+use super::want::{keep_work_off, setting};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
@@ -99,7 +99,7 @@ impl Tunable for Watchdog {
                 false => InapplicableReason::WatchdogUnknown,
             });
         };
-        let value = keep_off_shield(&cpus, shield).to_string();
+        let value = keep_work_off(&cpus, machine, shield).to_string();
         let reason = "the detectors otherwise run a timer on the shield";
         let now = Some(text.to_owned());
         WantedChanges::Changes(vec![WantedChange::write(

@@ -1,7 +1,7 @@
 //! `workqueues`: runs unbound work on the housekeeping CPUs. Pure.
 
 use super::closed_set::keeps_off;
-use super::want::{keep_off_shield, settings};
+use super::want::{keep_work_off, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
@@ -77,7 +77,7 @@ impl Tunable for Workqueues {
             .filter_map(|(path, text)| {
                 let now = CpuSet::parse_mask(text).ok()?;
                 // The kernel shows possible CPUs that are not online; they stay in the mask.
-                let value = keep_off_shield(&now, shield).to_mask();
+                let value = keep_work_off(&now, machine, shield).to_mask();
                 let reason = "unbound kernel work stays off the shield";
                 Some(WantedChange::write(
                     Some(text.to_owned()),

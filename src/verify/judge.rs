@@ -514,6 +514,7 @@ pub(crate) mod examples {
     pub fn clean() -> Evidence {
         Evidence {
             shield: None,
+            open_to: None,
             options: None,
             schema: SCHEMA,
             began_s: None,

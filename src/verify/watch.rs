@@ -78,6 +78,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         CombinedObservations { before, after, smis, seen, compared, threads, doubts, span_ns };
     Ok(Evidence {
         shield: None,
+        open_to: None,
         options: None,
         schema: SCHEMA,
         began_s,

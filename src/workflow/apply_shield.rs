@@ -70,7 +70,7 @@ fn check_saved_plan(work: &WorkContext<'_>, plan: &Plan) -> Result<(), Failure> 
     }
 }
 
-/// The active version of a shield, and the shields beside it.
+/// The active version of a shield, and the other shields.
 fn version_and_others(
     work: &WorkContext<'_>,
     name: &str,

@@ -143,6 +143,8 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
         && a.mems == b.mems
         && a.workload == b.workload
         && a.balanced == b.balanced
+        && a.evict == b.evict
+        && a.closed == b.closed
         && old.operators == new.operators
         && unused_tunables(old) == unused_tunables(new)
         && !adds_disturbance(old, new)

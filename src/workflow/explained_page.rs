@@ -460,6 +460,7 @@ mod tests {
             "whole_node",
             "siblings",
             "balance",
+            "evict",
             "workload",
             "limits",
         ] {

@@ -51,6 +51,10 @@ fn revert(machine: &mut Machine, shield: &Shield, change: &Change, state: &Origi
         (Change::Affinity { task, .. }, OriginalState::Cpus { cpus }) => {
             machine.assume_affinity(*task, cpus);
         }
+        (Change::MoveProcess { task, .. }, OriginalState::Text { text }) => {
+            let threads = machine.tasks.iter_mut().filter(|it| it.task.pid == task.tid);
+            threads.for_each(|thread| thread.group = Some(text.clone()));
+        }
         (Change::KeepAffinities, OriginalState::Affinities { masks }) => {
             for (id, original) in &masks.0 {
                 let task = machine.tasks.iter().find(|placed| placed.task.id == *id);

@@ -440,6 +440,7 @@ mod tests {
     fn evidence() -> Evidence {
         Evidence {
             shield: None,
+            open_to: None,
             options: None,
             schema: evidence::SCHEMA,
             began_s: None,

@@ -40,6 +40,8 @@ pub struct ShieldOptions {
     pub whole_node: bool,
     /// See [`ShieldRequest::balance`].
     pub balance: bool,
+    /// See [`ShieldRequest::evict`].
+    pub evict: bool,
     /// The kind of workload.
     pub workload: Option<Workload>,
     /// Tunables to enable.
@@ -114,6 +116,7 @@ impl ShieldOptions {
         request.siblings = self.siblings.or(request.siblings);
         request.whole_node |= self.whole_node;
         request.balance |= self.balance;
+        request.evict |= self.evict;
         request.disturbance = self.disturbance;
         request.workload = self.workload.unwrap_or(request.workload);
         request.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
@@ -383,7 +386,7 @@ fn find_operators(
     Ok(ShieldOperators { users, group, limits: policy.limits() })
 }
 
-/// Checks that the operators of a saved plan have the numbers that this machine has for their names.
+/// Checks that the operators of a saved plan have the numbers that this machine knows them by.
 ///
 /// # Errors
 /// A name is unknown, or has another number.

@@ -116,6 +116,7 @@ impl<'a> VerifySession<'a> {
         let (mut evidence, recording) = self.watch()?;
         evidence.options = Some(request.options());
         evidence.shield = target.own_shield().map(|place| place.name.clone());
+        evidence.open_to = target.own_shield().and_then(|place| crate::run::open_to(host, place));
         let interrupted = evidence.cpus.iter().any(|cpu| !cpu.interruptions.is_empty());
         // The survey comes after the watch, because a shield that holds does not need one.
         let known = if interrupted || survey == SurveyWhen::Always {

@@ -264,6 +264,7 @@ fn recordings_contain_no_private_data() {
 /// What a recording may change: names of user tasks, parts of the command line, and the text of
 /// paths that are not kept.
 fn as_recorded(mut machine: Machine) -> Machine {
+    machine.own_processes.clear();
     for placed in machine.tasks.iter_mut().filter(|placed| !placed.task.kthread) {
         if !KNOWN_PROGRAMS.contains(&placed.task.comm.as_str()) {
             placed.task.comm = HIDDEN.to_owned();

@@ -262,17 +262,22 @@ impl SimulatedMachine<'_> {
         self.is_v2(top).then(|| self.partition_cpus(top, &format!("{top}{group}"))).flatten()
     }
 
-    /// The CPUs of a task in a v2 group: those of the nearest partition.
+    /// The CPUs of a task in a v2 group: those of its partition, or those of the groups above that
+    /// its own list has.
     fn partition_cpus(&self, top: &str, group: &str) -> Option<CpuSet> {
-        let mut dir = group;
-        while dir != top {
-            let kind = self.text(&format!("{dir}/cpuset.cpus.partition")).unwrap_or_default();
-            if PartitionState::from_text(&kind).is_valid_partition() {
-                return self.list_in(&format!("{dir}/cpuset.cpus"));
-            }
-            dir = dir.rsplit_once('/')?.0;
+        if group == top {
+            let root = self.list_in(&format!("{top}/cpuset.cpus.effective"));
+            return root.filter(|cpus| !cpus.is_empty());
         }
-        self.list_in(&format!("{top}/cpuset.cpus.effective")).filter(|cpus| !cpus.is_empty())
+        let above = self.partition_cpus(top, group.rsplit_once('/')?.0);
+        let own = self.list_in(&format!("{group}/cpuset.cpus")).filter(|cpus| !cpus.is_empty());
+        let Some(own) = own else { return above };
+        let kind = self.text(&format!("{group}/cpuset.cpus.partition")).unwrap_or_default();
+        if PartitionState::from_text(&kind).is_valid_partition() {
+            return Some(own);
+        }
+        let Some(above) = above else { return Some(own) };
+        Some(own.intersection(&above)).filter(|cpus| !cpus.is_empty()).or(Some(above))
     }
 
     fn remove_member(&self, group: &str, pid: &str) -> Result<()> {

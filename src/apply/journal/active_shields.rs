@@ -90,7 +90,7 @@ impl JournaledShield {
     fn without(&self, leaving: &str, freed: &CpuSet) -> JournaledShield {
         let mut live = self.clone();
         let shield = &mut live.plan.shield;
-        shield.housekeeping = shield.housekeeping.union(freed);
+        shield.housekeeping = shield.housekeeping.union(&freed.difference(&shield.closed));
         if shield.name == replaced_name(leaving) {
             leaving.clone_into(&mut shield.name);
         }

@@ -59,7 +59,7 @@ impl ChangeKind for TaskAffinity<'_> {
         remaining: &RemainingShields<'_>,
     ) -> Option<Change> {
         Some(self.with_cpus(match was {
-            OriginalState::Cpus { cpus } => remaining.keep_off(cpus),
+            OriginalState::Cpus { cpus } => remaining.keep_off(cpus, self.cpus),
             _ => self.cpus.clone(),
         }))
     }

@@ -8,6 +8,7 @@ mod give_to_group;
 mod irqbalance_ban;
 mod keep_affinities;
 mod make_dir;
+mod move_process;
 mod move_tasks;
 mod slice;
 mod write;
@@ -28,7 +29,10 @@ pub fn kind_of(change: &Change) -> Box<dyn ChangeKind + '_> {
         Change::Affinity { task, comm, cpus } => {
             Box::new(affinity::TaskAffinity { task: *task, comm, cpus })
         }
-        Change::MoveTasks { from, to } => Box::new(move_tasks::TaskMove { from, to }),
+        Change::MoveTasks { from, to, keep } => Box::new(move_tasks::TaskMove { from, to, keep }),
+        Change::MoveProcess { task, to, .. } => {
+            Box::new(move_process::ProcessMove { task: *task, to })
+        }
         Change::KeepAffinities => Box::new(keep_affinities::KeptAffinities),
         Change::BanFromIrqbalance { cpus } => Box::new(irqbalance_ban::IrqbalanceBan { cpus }),
         Change::Slice { unit, cpus, mems } => Box::new(slice::ShieldSlice { unit, cpus, mems }),

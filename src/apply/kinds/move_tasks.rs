@@ -8,14 +8,14 @@ use super::super::moves;
 use super::super::original::OriginalState;
 use crate::change::{Change, Outcome, Refusal, RefusalKind};
 use crate::documents::applied::{ChangeFate, StepDone, StepNote};
-use cpushield_linux::{Error, Host, Result, TaskId};
+use cpushield_linux::{CpuSet, Error, Host, Result, TaskId};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 /// The directories of the cgroup that tasks leave, and of the one that they join.
 pub struct TaskMove<'a> {
     pub from: &'a str,
     pub to: &'a str,
+    pub keep: &'a CpuSet,
 }
 
 impl ChangeKind for TaskMove<'_> {
@@ -25,13 +25,17 @@ impl ChangeKind for TaskMove<'_> {
     }
 
     fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
-        let TaskMove { from, to } = *self;
+        let TaskMove { from, to, keep } = *self;
         if !host.exists(to) {
             return Err(Error::absent(to));
         }
         // A later error may come after the first task was moved.
         moves::read_numbers(host, from)?;
-        let moved = match moves::move_all(host, from, to, &BTreeSet::new()) {
+        let is_kept = |tid| {
+            let cpus = if keep.is_empty() { Ok(CpuSet::new()) } else { host.affinity(tid) };
+            cpus.is_ok_and(|cpus| !cpus.is_empty() && cpus.is_subset(keep))
+        };
+        let moved = match moves::move_all(host, from, to, &is_kept) {
             Err(error) => return PerformedChange::unknown_result(error, format!("tasks in {to}")),
             Ok(moved) => moved,
         };
@@ -52,17 +56,19 @@ impl ChangeKind for TaskMove<'_> {
         was: &OriginalState,
         done: Option<&StepDone>,
     ) -> Result<RevertedChange> {
-        let TaskMove { from, to } = *self;
-        let already_there: BTreeSet<TaskId> = match was {
-            OriginalState::Members { tasks } => tasks.iter().copied().collect(),
+        let TaskMove { from, to, .. } = *self;
+        let already_there: &[TaskId] = match was {
+            OriginalState::Members { tasks } => tasks,
             OriginalState::Unreadable { .. } => return Ok(NOTHING),
-            _ => BTreeSet::new(),
+            _ => &[],
         };
         if !host.exists(to) && shield.made_directory_of(&format!("{to}/tasks")) {
             // An earlier undo has removed the group, so it was empty.
             return Ok(ChangeFate::Restored.into());
         }
-        let moved = moves::move_all(host, to, from, &already_there)?;
+        let moved = moves::move_all(host, to, from, &|tid| {
+            already_there.iter().any(|id| id.tid == tid && host.is_same_task(*id))
+        })?;
         let stayed: usize = moved.stayed.iter().map(|stayed| stayed.tasks).sum();
         if done.is_none() && moved.moved == 0 {
             return Ok(NOTHING);
@@ -77,7 +83,8 @@ impl ChangeKind for TaskMove<'_> {
     }
 
     fn for_remaining(&self, _: &OriginalState, _: &RemainingShields<'_>) -> Option<Change> {
-        Some(Change::MoveTasks { from: self.from.to_owned(), to: self.to.to_owned() })
+        let (from, to, keep) = (self.from.to_owned(), self.to.to_owned(), self.keep.clone());
+        Some(Change::MoveTasks { from, to, keep })
     }
 
     fn hint(&self, kind: RefusalKind) -> Option<Cow<'static, str>> {

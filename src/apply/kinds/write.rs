@@ -77,9 +77,14 @@ impl ChangeKind for FileWrite<'_> {
         };
         Some(self.with_cpus(&match before.filter(|before| !before.is_empty()) {
             // The file is in a directory that the shields made: it gets the CPUs that become free.
-            None => now.union(remaining.freed),
+            None => now.union(&remaining.freed.difference(&remaining.closed)),
             Some(before) if now.is_empty() => before.difference(&remaining.cpus),
-            Some(before) => remaining.keep_off(&before),
+            // Programs may run on all other CPUs that the cpuset had.
+            Some(before) if self.sets_cpuset() => {
+                let rest = before.difference(&remaining.cpus);
+                if rest.is_empty() { remaining.free.clone() } else { rest }
+            }
+            Some(before) => remaining.keep_off(&before, &now),
         }))
     }
 

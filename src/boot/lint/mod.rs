@@ -409,7 +409,7 @@ mod tests {
     fn kthread(comm: &str) -> PlacedThread {
         let id = TaskId { tid: 9, started: 1 };
         let task = Task { id, pid: 9, kthread: true, comm: comm.to_owned(), ..blank_task() };
-        PlacedThread { task, affinity: CpuSet::single(0) }
+        PlacedThread { task, affinity: CpuSet::single(0), group: None }
     }
 
     fn blank_task() -> Task {

@@ -52,6 +52,10 @@ pub struct Evidence {
     /// documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<String>,
+    /// Why the shield proves nothing about later: others may enter it, and these threads of others
+    /// are pinned there. `None` for a closed shield, without one, and in older documents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_to: Option<Vec<String>>,
     /// The options of `verify`; `None` for another command, and in older documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<WatchOptions>,

@@ -2,7 +2,6 @@
 
 use super::{VersionSettings, named};
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -45,6 +44,8 @@ pub enum ChoiceReason {
     HeldByCpuset {
         /// These CPUs.
         cpus: CpuSet,
+        /// The cgroup.
+        group: String,
     },
     /// The CPUs have a level-2 cache of their own.
     OwnCache {
@@ -65,10 +66,12 @@ pub enum ChoiceReason {
         /// What prepared them.
         by: BootPreparation,
     },
-    /// CPUs of `isolcpus=` come last, because the kernel cannot make them a partition.
-    NoPartition {
-        /// These CPUs.
+    /// The user has isolated CPUs at boot.
+    IsolatedAtBoot {
+        /// The chosen CPUs.
         cpus: CpuSet,
+        /// The CPUs of `isolcpus=`.
+        isolated: CpuSet,
     },
     /// The cores are of the fastest kind, and others are not.
     FastestKind {
@@ -146,8 +149,8 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::EquallyNear { device } => {
                 write!(f, "Every CPU is equally near {device}.")
             }
-            ChoiceReason::HeldByCpuset { cpus } => {
-                write!(f, "In an exclusive cpuset of another program: {}.", named(cpus))
+            ChoiceReason::HeldByCpuset { cpus, group } => {
+                write!(f, "{} exclusively to {group}, a cpuset of another program.", belongs(cpus))
             }
             ChoiceReason::OwnCache { cpus } => write!(
                 f,
@@ -161,7 +164,7 @@ impl fmt::Display for ChoiceReason {
             ChoiceReason::PreparedAtBoot { cpus, prepared, by } => {
                 write_preparation(f, cpus, prepared, *by)
             }
-            ChoiceReason::NoPartition { cpus } => write_no_partition(f, cpus),
+            ChoiceReason::IsolatedAtBoot { cpus, isolated } => write_isolated(f, cpus, isolated),
             ChoiceReason::FastestKind { cpus } => {
                 write!(f, "{}: the fastest kind of core in this machine.", named(cpus))
             }
@@ -205,15 +208,18 @@ impl fmt::Display for ChoiceReason {
     }
 }
 
-fn write_no_partition(f: &mut fmt::Formatter<'_>, cpus: &CpuSet) -> fmt::Result {
-    write!(
-        f,
-        "{} {} in isolcpus=. Kernels from {} to 6.17.2 cannot make such a CPU a partition, so \
-         other CPUs come first.",
-        named(cpus),
-        if cpus.len() == 1 { "is" } else { "are" },
-        PARTITION_REFUSES_ISOLCPUS.start
-    )
+fn belongs(cpus: &CpuSet) -> String {
+    format!("{} {}", named(cpus), if cpus.len() == 1 { "belongs" } else { "belong" })
+}
+
+fn write_isolated(f: &mut fmt::Formatter<'_>, cpus: &CpuSet, isolated: &CpuSet) -> fmt::Result {
+    write!(f, "{}: isolated at boot (isolcpus={isolated}).", named(cpus))?;
+    let unused = isolated.difference(cpus);
+    match unused.len() {
+        0 => Ok(()),
+        1 => write!(f, " {} stays unused.", named(&unused)),
+        _ => write!(f, " {} stay unused.", named(&unused)),
+    }
 }
 
 fn write_preparation(
@@ -272,7 +278,7 @@ mod tests {
                 ChoiceReason::Listed { cpus: cpus.clone() },
                 ChoiceReason::NearDevice { device: device.clone(), cpus: cpus.clone() },
                 ChoiceReason::EquallyNear { device },
-                ChoiceReason::HeldByCpuset { cpus: cpus.clone() },
+                ChoiceReason::HeldByCpuset { cpus: cpus.clone(), group: "/g".to_owned() },
                 ChoiceReason::OwnCache { cpus: cpus.clone() },
                 ChoiceReason::BootCpuKept { cpu: 0 },
                 ChoiceReason::PreparedAtBoot {
@@ -280,7 +286,7 @@ mod tests {
                     prepared,
                     by: BootPreparation::NohzFull,
                 },
-                ChoiceReason::NoPartition { cpus: cpus.clone() },
+                ChoiceReason::IsolatedAtBoot { cpus: cpus.clone(), isolated: cpus.clone() },
                 ChoiceReason::FastestKind { cpus: cpus.clone() },
                 ChoiceReason::FewerImmovableIrqs { cpus: cpus.clone() },
                 ChoiceReason::WholeCores { work, idle, offline: false },

@@ -24,11 +24,15 @@ pub enum CpusetWarning {
         cpus: CpuSet,
         /// The answer of the kernel; `None` if it gave none.
         answer: Option<String>,
+        /// What would close the shield.
+        boot: BootLine,
     },
     /// The kernel may refuse a partition with CPUs of `isolcpus=`.
     PartitionDoubtful {
         /// The CPUs.
         cpus: CpuSet,
+        /// What would close the shield.
+        boot: BootLine,
     },
     /// Another cpuset (cgroup v1) has only CPUs of the shield and keeps them.
     CpusetKeepsCpus {
@@ -44,6 +48,13 @@ pub enum CpusetWarning {
     },
     /// The shield is to be balanced, but has no cpuset.
     BalanceWithoutCpuset,
+    /// Programs have threads on the shield and threads for other CPUs only.
+    ThreadsElsewhere {
+        /// `name (number)` of each.
+        programs: Vec<String>,
+        /// The shielded CPUs.
+        cpus: CpuSet,
+    },
     /// Threads that are pinned to the shield stay there.
     ThreadsPinned {
         /// Their number.
@@ -56,15 +67,41 @@ pub enum CpusetWarning {
 impl CpusetWarning {
     /// What to do, where the text says so.
     #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<String> {
         match self {
-            CpusetWarning::PartitionRefused { .. } | CpusetWarning::PartitionDoubtful { .. } => {
-                Some(
-                    "To close the shield, boot without isolcpus= (or with \
-                     isolcpus=managed_irq,… only)",
-                )
-            }
+            CpusetWarning::PartitionRefused { cpus, boot, .. }
+            | CpusetWarning::PartitionDoubtful { cpus, boot } => Some(boot.advice(cpus)),
             _ => None,
+        }
+    }
+}
+
+/// What a kernel command line without `isolcpus=` needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BootLine {
+    /// Whether `nohz_full=` can replace it.
+    pub tick_can_stop: bool,
+    /// Whether LinuxCNC is installed, which otherwise puts its threads on a CPU of `isolcpus=`
+    /// (`rtapi_app`, src/rtapi/uspace_rtapi_app.cc).
+    pub linuxcnc: bool,
+}
+
+impl BootLine {
+    fn advice(self, cpus: &CpuSet) -> String {
+        let boot = match self.tick_can_stop {
+            true => {
+                format!("boot with nohz_full= instead: cpushield boot apply --cpus {cpus} --trial")
+            }
+            false => "boot without isolcpus=".to_owned(),
+        };
+        let last = cpus.last().unwrap_or_default();
+        match self.linuxcnc {
+            true => format!(
+                "To close the shield, {boot}; then start LinuxCNC with RTAPI_CPU_NUMBER={last}, \
+                 because it looks for isolcpus="
+            ),
+            false => format!("To close the shield, {boot}"),
         }
     }
 }
@@ -88,13 +125,13 @@ impl fmt::Display for CpusetWarning {
                 "this machine has no cpusets: programs are moved off the shield once, but any \
                  program can move itself back",
             )?,
-            CpusetWarning::PartitionRefused { cpus, answer } => write!(
+            CpusetWarning::PartitionRefused { cpus, answer, .. } => write!(
                 f,
                 "isolcpus= removed CPU {cpus} from scheduling at boot, and this kernel cannot make \
                  it a partition ({}): any program can move itself onto the shield",
                 answer.as_deref().unwrap_or("no reason given")
             )?,
-            CpusetWarning::PartitionDoubtful { cpus } => write!(
+            CpusetWarning::PartitionDoubtful { cpus, .. } => write!(
                 f,
                 "isolcpus= removed CPU {cpus} from scheduling at boot; kernels from 6.7 to 6.17.2 \
                  cannot make such a CPU a partition. If this kernel refuses, apply starts again \
@@ -113,6 +150,12 @@ impl fmt::Display for CpusetWarning {
             CpusetWarning::BalanceWithoutCpuset => {
                 f.write_str("without a cpuset, --balance changes nothing")?;
             }
+            CpusetWarning::ThreadsElsewhere { programs, cpus } => write!(
+                f,
+                "programs with threads pinned to CPU {cpus}, and others pinned elsewhere, cannot \
+                 join the shield as a whole, so those threads lose CPU {cpus}: {}",
+                programs.join(", ")
+            )?,
             CpusetWarning::ThreadsPinned { count, cpus } => write!(
                 f,
                 "{count} thread(s) are pinned to CPU {cpus} alone; cpushield leaves them there, in \

@@ -20,8 +20,19 @@ pub struct Shield {
     /// The idle siblings that are offline while the shield is active.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub offline_siblings: CpuSet,
-    /// Every other online CPU.
+    /// Every other online CPU that is in no other shield and not closed.
     pub housekeeping: CpuSet,
+    /// The other CPUs that are isolated already, by `isolcpus=` or an exclusive cpuset. Nothing is
+    /// moved there.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub closed: CpuSet,
+    /// The other CPUs of `nohz_full=`: work of the kernel goes there only where nothing else is
+    /// left.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub tickless: CpuSet,
+    /// Whether programs and interrupts leave closed CPUs although the user has put them there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub evict: bool,
     /// Memory nodes of the shielded CPUs.
     pub mems: CpuSet,
     /// The workload.
@@ -74,12 +85,35 @@ impl Shield {
         options.extend(siblings);
         options.extend(self.takes_whole_node.then(|| "--whole-node".to_owned()));
         options.extend(self.balanced.then(|| "--balance".to_owned()));
+        options.extend(self.evict.then(|| "--evict".to_owned()));
         options.extend(workload);
         options.extend(self.tunables.iter().map(|(name, enabled)| match enabled {
             true => format!("--on {name}"),
             false => format!("--off {name}"),
         }));
         options.join(" ")
+    }
+
+    /// The closed CPUs, as the end of a sentence about the shield.
+    #[must_use]
+    pub fn closed_text(&self) -> String {
+        match self.closed.is_empty() {
+            true => String::new(),
+            false => format!(" Isolated already, and left alone: CPU {}.", self.closed),
+        }
+    }
+
+    /// The CPUs whose own programs stay where they are.
+    #[must_use]
+    pub fn kept(&self) -> CpuSet {
+        if self.evict { CpuSet::new() } else { self.closed.clone() }
+    }
+
+    /// Tasks that may run on no other CPUs than these are not moved to the housekeeping programs.
+    #[must_use]
+    pub fn kept_programs(&self) -> CpuSet {
+        let kept = self.kept();
+        if kept.is_empty() { kept } else { kept.union(&self.cpus) }
     }
 
     /// The same shield with this tunable enabled in addition.

@@ -58,6 +58,12 @@ pub enum PlanWarning {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<NamedShield>,
     },
+    /// Interrupts and work of the kernel go to CPUs of `nohz_full=`, because their node has no
+    /// other housekeeping CPU.
+    WorkOnTickless {
+        /// Where.
+        cpus: CpuSet,
+    },
     /// Kernel threads that are created later may run on the shield.
     NewKthreads {
         /// Where.
@@ -94,7 +100,7 @@ impl PlanWarning {
             PlanWarning::NewKthreads { .. } => Some("`cpushield status` shows them".to_owned()),
             PlanWarning::IrqsUntried { .. } => Some("run as root to see which".to_owned()),
             PlanWarning::Choice(choice) => choice.advice(),
-            PlanWarning::Cpuset(cpuset) => cpuset.advice().map(str::to_owned),
+            PlanWarning::Cpuset(cpuset) => cpuset.advice(),
             _ => None,
         }
     }
@@ -127,6 +133,11 @@ impl fmt::Display for PlanWarning {
                     write!(f, ". This queues kernel work on every CPU and interrupts {others}")?;
                 }
             }
+            PlanWarning::WorkOnTickless { cpus } => write!(
+                f,
+                "interrupts and work of the kernel may go to CPU {cpus} of nohz_full=: nothing else \
+                 is left there"
+            )?,
             PlanWarning::NewKthreads { cpus } => write!(
                 f,
                 "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
@@ -170,7 +181,7 @@ impl From<CpusetWarning> for PlanWarning {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{MachineWideEffect, NamedShield, RemoteMemoryReason};
+    use super::super::{BootLine, MachineWideEffect, NamedShield, RemoteMemoryReason};
     use super::*;
     use std::collections::BTreeMap;
 
@@ -205,12 +216,14 @@ mod tests {
             ChoiceWarning::RemoteMemory { mems: set("0"), why },
         ];
         let answer = Some("EINVAL".to_owned());
+        let boot = BootLine { tick_can_stop: true, linuxcnc: true };
         let path = "/sys/fs/cgroup/cpuset/docker".to_owned();
         let cpusets = [
             CpusetWarning::ShieldOpen { cpus: set("3"), scheduled: true },
             CpusetWarning::NoCpusets,
-            CpusetWarning::PartitionRefused { cpus: set("3"), answer },
-            CpusetWarning::PartitionDoubtful { cpus: set("3") },
+            CpusetWarning::ThreadsElsewhere { programs: vec!["a (1)".to_owned()], cpus: set("3") },
+            CpusetWarning::PartitionRefused { cpus: set("3"), answer, boot },
+            CpusetWarning::PartitionDoubtful { cpus: set("3"), boot },
             CpusetWarning::CpusetKeepsCpus { path, cpus: set("3") },
             CpusetWarning::Balanced { cpus: set("2-3") },
             CpusetWarning::BalanceWithoutCpuset,
@@ -228,6 +241,7 @@ mod tests {
             PlanWarning::LeftOut { tunable: tunable.clone(), disturbance },
             PlanWarning::RequestInapplicable { tunable, reason },
             PlanWarning::MemoryMoves { from: set("1"), to: set("0"), others: Vec::new() },
+            PlanWarning::WorkOnTickless { cpus: set("2") },
             PlanWarning::NewKthreads { cpus: set("3") },
             PlanWarning::Leftovers(leftovers),
             PlanWarning::OperatorLimits,

@@ -33,6 +33,7 @@ pub struct WatchedRun<'a> {
 pub fn blocks(evidence: &Evidence, verdict: &Verdict) -> Vec<ReportBlock> {
     let run = WatchedRun { name: "", evidence, verdict: Some(verdict) };
     let mut blocks = run.cpu_blocks();
+    blocks.extend(run.open_block());
     blocks.extend(run.breach_block());
     blocks.push(run.witness_block());
     blocks.extend(blind_spot_block(&[run]));
@@ -75,6 +76,17 @@ impl WatchedRun<'_> {
         }
         blocks.retain(|block| !matches!(block, ReportBlock::Lines(lines) if lines.is_empty()));
         blocks
+    }
+
+    /// That others may enter the shield, and who is pinned there.
+    fn open_block(&self) -> Option<ReportBlock> {
+        let pinned = self.evidence.open_to.as_ref()?;
+        let pinned = match pinned.is_empty() {
+            true => String::new(),
+            false => format!("; pinned there from outside: {}", pinned.join(", ")),
+        };
+        let text = format!("open: others may enter the shield{pinned}");
+        Some(ReportBlock::Lines(vec![TextLine::remark(TextTone::Doubt, "doubt", text)]))
     }
 
     /// The word that decides the exit code; with limits, the verdict without them as well.
@@ -245,6 +257,7 @@ mod tests {
         };
         Evidence {
             shield: None,
+            open_to: None,
             options: None,
             schema: SCHEMA,
             began_s: None,

@@ -9,7 +9,12 @@ use crate::documents::plan::Shield;
 pub(super) fn could_want(change: &Change, shield: &Shield) -> bool {
     match change {
         Change::MakeDir { path } => Place::of(path, shield).is_own(),
-        Change::MoveTasks { from, to } => is_mount(from) && *to == format!("{from}/{HOUSEKEEPING}"),
+        Change::MoveTasks { from, to, keep } => {
+            is_mount(from)
+                && *to == format!("{from}/{HOUSEKEEPING}")
+                && *keep == shield.kept_programs()
+        }
+        Change::MoveProcess { to, .. } => Place::of(to, shield) == Place::Shield,
         Change::GiveToGroup { path, .. } => {
             path.strip_suffix("/tasks").is_some_and(|dir| Place::of(dir, shield).is_own())
         }

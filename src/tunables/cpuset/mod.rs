@@ -4,14 +4,16 @@ mod closed_set;
 mod v1;
 mod v2;
 
-use super::want::keep_off_shield;
+use super::want::keep_program_off;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
 use crate::documents::machine::{CgroupMode, CpusetGroup, Machine, PlacedThread};
-use crate::documents::plan::{CpusetWarning, Plan, PlanWarning, Shield, Step};
+use crate::documents::plan::{BootLine, CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
+use cpushield_linux::Task;
 use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
+use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(super) struct Cpuset;
@@ -24,6 +26,10 @@ A cpuset partition takes CPUs away from every other program: the scheduler place
 them and does not balance load among them. A program that requests only these CPUs gets EINVAL. Only
 a partition keeps other programs out; an affinity or `isolcpus=` does not. Kernel threads that are
 bound to one of the CPUs stay there (`kthreads`).
+
+A program that a user has pinned to CPUs of the shield before is a program of the shield: its whole
+process moves into the group before others lose these CPUs. Undo moves it back, and its threads get
+their masks again. A program that only its own cpuset keeps there (a container, AllowedCPUs=) stays.
 
 cgroup v2: the group `cpushield` gets the CPUs exclusively (`cpuset.cpus.exclusive`, since 6.7) and
 becomes an `isolated` partition (since 6.1). apply reads back the kernel's answer; if it is
@@ -56,8 +62,8 @@ gives them back. On v1, a cpuset that has no other CPUs keeps them, and the plan
 CPUs in `isolcpus=` can be a partition too, before 6.7 and from 6.17.3 on. Kernels in between have a
 bug and refuse the partition (`partition config conflicts with housekeeping setup`). apply tries it
 on every kernel. If the kernel refuses, apply restores everything and starts again without a
-partition. Then, as on a machine without cpusets, apply moves programs off the shield one by one,
-but nothing keeps them out.
+partition. Then the group is for `run` and `add` only: as on a machine without cpusets, apply moves
+programs off the shield one by one, but nothing keeps them out.
 
 `/sys/devices/system/cpu/isolated` lists only the CPUs that were isolated at boot, and LinuxCNC 2.10
 looks for its CPU only there. So `run` sets RTAPI_CPU_NUMBER to the highest of the program's CPUs.
@@ -113,6 +119,10 @@ impl Tunable for Cpuset {
         WantedChanges::Changes(
             match (exclusion_method(machine, shield), machine.cgroup.mount.as_deref()) {
                 (ExclusionMethod::V2, Some(mount)) => v2::wants(machine, shield, mount),
+                (ExclusionMethod::Refused, Some(mount)) => {
+                    let group = v2::wants_group(machine, shield, &v2::dir(machine, shield, mount));
+                    group.into_iter().chain(by_affinity(machine, shield)).collect()
+                }
                 (ExclusionMethod::V1, Some(mount)) => v1::wants(machine, shield, mount),
                 _ => by_affinity(machine, shield),
             },
@@ -127,17 +137,21 @@ impl Tunable for Cpuset {
             ExclusionMethod::Refused => vec![CpusetWarning::PartitionRefused {
                 cpus: machine.isolation.isolcpus_domain.intersection(&shield.cpus),
                 answer: machine.cgroup.no_partition.clone(),
+                boot: boot_line(machine),
             }],
         };
         if shield.balanced {
             warnings.push(warn_of_balance(machine, shield));
         }
+        let (_, split) = find_residents(machine, shield);
+        let programs = split.iter().map(|task| format!("{} ({})", task.comm, task.id.tid));
+        let programs: Vec<String> = programs.collect();
+        if !programs.is_empty() {
+            let cpus = shield.cpus.clone();
+            warnings.push(CpusetWarning::ThreadsElsewhere { programs, cpus });
+        }
         let count = count_pinned(machine, shield);
-        if matches!(
-            exclusion_method(machine, shield),
-            ExclusionMethod::NoCpusets | ExclusionMethod::Refused
-        ) && count > 0
-        {
+        if exclusion_method(machine, shield) == ExclusionMethod::NoCpusets && count > 0 {
             warnings.push(CpusetWarning::ThreadsPinned { count, cpus: shield.cpus.clone() });
         }
         let warnings = warnings.into_iter().map(PlanWarning::from).collect();
@@ -216,7 +230,12 @@ fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<CpusetWar
         return None;
     }
     let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);
-    Some(CpusetWarning::PartitionDoubtful { cpus })
+    Some(CpusetWarning::PartitionDoubtful { cpus, boot: boot_line(machine) })
+}
+
+fn boot_line(machine: &Machine) -> BootLine {
+    let tick_can_stop = machine.can_stop_tick() != Some(false);
+    BootLine { tick_can_stop, linuxcnc: machine.linuxcnc }
 }
 
 /// Completes a survey with an active shield: when the applied plan has no partition, the kernel
@@ -289,6 +308,76 @@ fn movable_threads<'a>(
     })
 }
 
+/// Moves the processes into the group of the shield that the user runs on its CPUs already, before
+/// others lose these CPUs.
+fn take_residents(machine: &Machine, shield: &Shield, dir: &str) -> Vec<WantedChange> {
+    let reason = "it runs on these CPUs already, so it is a program of the shield";
+    let (residents, _) = find_residents(machine, shield);
+    let wanted = residents.into_iter().map(|task| {
+        let (task, comm, to) = (task.id, task.comm.clone(), dir.to_owned());
+        WantedChange::new(Change::MoveProcess { task, comm, to }, reason).required()
+    });
+    wanted.collect()
+}
+
+/// The first threads of the processes that users have pinned to the shield, and of those among
+/// them that have a thread pinned elsewhere: they cannot join.
+fn find_residents<'a>(machine: &'a Machine, shield: &Shield) -> (Vec<&'a Task>, Vec<&'a Task>) {
+    let pinned = machine.tasks.iter().filter(|placed| is_resident(machine, shield, placed));
+    let pids: BTreeSet<i32> = pinned.map(|placed| placed.task.pid).collect();
+    // With isolcpus= the mask of the first process, which others inherit, has none of these CPUs.
+    let init = machine.tasks.iter().find(|placed| placed.task.id.tid == 1);
+    let usual = init.map(|init| init.affinity.clone()).unwrap_or_default();
+    let elsewhere = machine.tasks.iter().filter(|placed| {
+        !usual.is_subset(&placed.affinity) && !placed.affinity.intersects(&shield.cpus)
+    });
+    let elsewhere: BTreeSet<i32> = elsewhere.map(|placed| placed.task.pid).collect();
+    let first = machine.tasks.iter().map(|placed| &placed.task);
+    first
+        .filter(|task| task.id.tid == task.pid && pids.contains(&task.pid))
+        .partition(|task| !elsewhere.contains(&task.pid))
+}
+
+/// Whether a user has pinned this thread to the shield: its cpuset, which is no shield of
+/// cpushield, has all CPUs.
+fn is_resident(machine: &Machine, shield: &Shield, placed: &PlacedThread) -> bool {
+    let PlacedThread { task, affinity, group } = placed;
+    let mount = machine.cgroup.mount.as_deref().unwrap_or_default();
+    let rest = format!("{mount}/{HOUSEKEEPING}");
+    let group = group.as_deref().unwrap_or_default();
+    let is_shielded = group.starts_with(&format!("{mount}/cpushield")) && group != rest;
+    let is_here = !affinity.is_empty() && affinity.is_subset(&shield.cpus);
+    let is_own = task.pid == 1 || machine.own_processes.contains(&task.pid);
+    if task.kthread || is_own || !is_here || is_shielded {
+        return false;
+    }
+    let sets = machine.cgroup.groups.iter().filter(|set| {
+        let below = group.strip_prefix(&set.path);
+        set.path != rest && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    });
+    let cpus = sets.max_by_key(|set| set.path.len()).map(|set| &set.cpus);
+    cpus.is_none_or(|cpus| cpus.is_empty() || machine.topology.online.is_subset(cpus))
+}
+
+/// Moves programs off isolated CPUs that are not in the shield: all of them on request, otherwise
+/// those that may run on the shield too.
+fn leave_closed(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
+    let kept = shield.kept();
+    let both = shield.cpus.union(&shield.closed);
+    let reason = "this program is pinned to isolated CPUs";
+    let pinned = machine.tasks.iter().filter(|placed| {
+        let cpus = &placed.affinity;
+        let is_on_closed = cpus.is_subset(&both) && cpus.intersects(&shield.closed);
+        !placed.task.kthread && is_on_closed && !cpus.is_subset(&kept)
+    });
+    pinned
+        .map(|placed| {
+            let cpus = keep_program_off(&placed.affinity, machine, shield);
+            WantedChange::affinity(placed, cpus, reason)
+        })
+        .collect()
+}
+
 /// The number of user threads that are pinned to the shield.
 fn count_pinned(machine: &Machine, shield: &Shield) -> usize {
     let user = machine.tasks.iter().filter(|placed| !placed.task.kthread);
@@ -300,7 +389,11 @@ fn by_affinity(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
     let reason = "this program may run on the shield, and no cpuset keeps it out";
     movable_threads(machine, shield)
         .map(|placed| {
-            WantedChange::affinity(placed, keep_off_shield(&placed.affinity, shield), reason)
+            WantedChange::affinity(
+                placed,
+                keep_program_off(&placed.affinity, machine, shield),
+                reason,
+            )
         })
         .collect()
 }

@@ -2,7 +2,7 @@
 
 use super::super::WantedChange;
 use super::super::want::setting;
-use super::{HOUSEKEEPING, group_of, movable_threads, overlapping};
+use super::{HOUSEKEEPING, group_of, leave_closed, movable_threads, overlapping, take_residents};
 use crate::change::{Change, ValueComparison};
 use crate::documents::machine::Machine;
 use crate::documents::plan::{CpusetWarning, Shield};
@@ -10,19 +10,20 @@ use cpushield_linux::CpuSet;
 
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let prefix = &machine.cgroup.prefix;
-    let mut wanted = shrink_others(machine, shield);
     let housekeeping_dir = format!("{mount}/{HOUSEKEEPING}");
     let shield_dir = format!("{mount}/{}", shield.group());
+    // The kernel would remove a CPU that goes offline.
+    let cpus = &shield.online_cpus();
+    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus };
+    let mut wanted = shielded.wants(machine, &shield.mems).to_vec();
+    wanted.extend(take_residents(machine, shield, &shield_dir));
+    wanted.extend(shrink_others(machine, shield));
     let housekeeping = V1Cpuset {
         dir: &housekeeping_dir,
         title: "housekeeping programs",
         cpus: &shield.housekeeping,
     };
     wanted.extend(housekeeping.wants(machine, &machine.cgroup.mems));
-    // The kernel would remove a CPU that goes offline.
-    let cpus = &shield.online_cpus();
-    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus };
-    wanted.extend(shielded.wants(machine, &shield.mems));
     let exclusive =
         group_of(machine, &shield_dir).map(|group| u8::from(group.exclusive).to_string());
     let up = exclusive.as_deref() == Some("1");
@@ -42,7 +43,9 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
         let write = WantedChange::write(now, &path, value, ValueComparison::Text, reason);
         wanted.push(write.required());
     }
-    let change = Change::MoveTasks { from: mount.to_owned(), to: housekeeping_dir };
+    wanted.extend(leave_closed(machine, shield));
+    let (from, to) = (mount.to_owned(), housekeeping_dir);
+    let change = Change::MoveTasks { from, to, keep: shield.kept_programs() };
     let reason = "every program of the root cpuset moves to the housekeeping CPUs";
     let moved = up && movable_threads(machine, shield).next().is_none();
     wanted.push(WantedChange::new(change, reason).already_if(moved).required());

@@ -8,7 +8,7 @@
 
 use super::super::WantedChange;
 use super::super::want::setting;
-use super::{group_of, overlapping};
+use super::{group_of, leave_closed, overlapping, take_residents};
 use crate::change::{Change, ValueComparison};
 use crate::documents::machine::{CpusetGroup, Machine};
 use crate::documents::plan::Shield;
@@ -18,20 +18,35 @@ use cpushield_linux::text::first_releases::EXCLUSIVE_CPUS;
 /// The file with the memory nodes of a group.
 const MEMS: &str = "cpuset.mems";
 
-pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
-    let mut wanted = shrink_siblings(machine, shield, mount);
-    let dir = if machine.cgroup.systemd {
-        format!("{mount}/{}.slice", shield.group())
-    } else {
-        format!("{mount}/{}", shield.group())
-    };
-    let group = group_of(machine, &dir);
+/// The directory of the shield's group.
+pub(super) fn dir(machine: &Machine, shield: &Shield, mount: &str) -> String {
+    let end = if machine.cgroup.systemd { ".slice" } else { "" };
+    format!("{mount}/{}{end}", shield.group())
+}
+
+/// The group with the programs that are on its CPUs already. Others may still enter these CPUs.
+pub(super) fn wants_group(machine: &Machine, shield: &Shield, dir: &str) -> Vec<WantedChange> {
+    let group = group_of(machine, dir);
+    let mut wanted = Vec::new();
     if machine.cgroup.systemd {
         wanted.push(make_slice(machine, shield, group));
     } else {
-        wanted.extend(make_group(machine, shield, mount, &dir, group));
-        wanted.extend(set_mems(machine, shield, &dir));
+        let (mount, _) = dir.rsplit_once('/').unwrap_or_default();
+        wanted.extend(make_group(machine, shield, mount, dir, group));
+        wanted.extend(set_mems(machine, shield, dir));
     }
+    wanted.extend(take_residents(machine, shield, dir));
+    wanted
+}
+
+pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
+    let dir = dir(machine, shield, mount);
+    let group = group_of(machine, &dir);
+    let mut wanted = wants_group(machine, shield, &dir);
+    if shield.evict {
+        wanted.extend(leave_closed(machine, shield));
+    }
+    wanted.extend(shrink_siblings(machine, shield, mount));
     let cpus = shield.cpus.to_string();
     let path = format!("{dir}/cpuset.cpus.exclusive");
     let now = setting(machine, &path).map(str::to_owned);

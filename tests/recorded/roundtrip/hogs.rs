@@ -225,7 +225,7 @@ fn busy_on_own_node() -> (Bench, Tree) {
         compare: ValueComparison::List,
     };
     plan.steps.insert(4, trees::step(mems, false));
-    plan.steps.truncate(7);
+    plan.steps.truncate(8);
     bench.apply(&bench.host(), &plan).unwrap();
     bench.host().write(&format!("{GROUP}/cgroup.procs"), &SPIN.to_string()).unwrap();
     set_state(&bench, ") S", ") R");
@@ -250,9 +250,10 @@ fn a_group_with_its_own_memory_is_left_by_an_undo_until_the_busy_program_ends() 
     let (bench, mut before) = busy_on_own_node();
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
     let failed: Vec<_> = undone.failed().map(|step| step.subject.as_str()).collect();
-    // The CPUs of the group stay shielded, so affinities with them cannot come back yet.
     let control = "/sys/fs/cgroup/cgroup.subtree_control";
-    assert_eq!(failed, ["affinities of all tasks", control, GROUP]);
+    // The CPUs of the group stay shielded, so affinities with them cannot come back yet.
+    let servo = "program servo (203)";
+    assert_eq!(failed, ["affinities of all tasks", control, GROUP, servo]);
     assert!(bench.tree().contains_key(&GROUP[1..]));
     set_state(&bench, ") R", ") S");
     let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();

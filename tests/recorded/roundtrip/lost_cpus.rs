@@ -41,6 +41,9 @@ fn undo_gives_every_program_its_cpus_back() {
     assert_eq!(bench.host().affinity(100).unwrap().to_string(), "0,2");
     // The cpuset of task 200 belongs to another program, and does not get the CPU back with undo.
     undo(&bench, "cpushield", &[200]);
+    // Task 203 was in the shield when the CPU was lost.
+    assert_eq!(bench.host().affinity(203).unwrap().to_string(), "3");
+    cycled.host().set_affinity(203, &CpuSet::single(3)).unwrap();
     same(&cycled.tree(), &bench.tree(), "undone");
 }
 

@@ -387,6 +387,7 @@ fn the_commands_of_a_dry_run_do_what_apply_does() {
                 Change::CycleCpu { .. }
                 | Change::GiveToGroup { .. }
                 | Change::MoveTasks { .. }
+                | Change::MoveProcess { .. }
                 | Change::KeepAffinities
                 | Change::OfflineSibling { .. }
                 | Change::BanFromIrqbalance { .. } => {}

@@ -7,6 +7,9 @@ use cpushield::policy::Workload;
 use cpushield_linux::{CpuSet, TaskId};
 use std::collections::BTreeMap;
 
+/// The tasks in a group of their own.
+const MINE: [i32; 2] = [200, 203];
+
 /// A task of a synthetic machine: number, name, flags of `stat`, CPUs.
 const TASKS: &[(i32, &str, u32, &str)] = &[
     (1, "init", 0, "0-3"),
@@ -17,6 +20,7 @@ const TASKS: &[(i32, &str, u32, &str)] = &[
     (200, "motion", 0, "0-2"),
     (201, "spread", 0, "2-3"),
     (202, "third", 0, "3"),
+    (MINE[1], "servo", 0, "3"),
 ];
 
 fn common(tree: &mut Tree) {
@@ -97,16 +101,16 @@ pub fn v2() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
     let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
-    put("sys/fs/cgroup/cgroup.procs", &pids(|tid| tid != 200));
+    put("sys/fs/cgroup/cgroup.procs", &pids(|tid| !MINE.contains(&tid)));
     put("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n");
     put("sys/fs/cgroup/cgroup.subtree_control", "memory pids\n");
     put("sys/fs/cgroup/cpuset.cpus.effective", "0-3\n");
-    put("sys/fs/cgroup/mine/cgroup.procs", "200\n");
+    put("sys/fs/cgroup/mine/cgroup.procs", &pids(|tid| MINE.contains(&tid)));
     put("sys/fs/cgroup/mine/cgroup.controllers", "memory pids\n");
     put("sys/fs/cgroup/mine/cgroup.subtree_control", "");
     put("sys/devices/virtual/workqueue/cpumask_requested", "f\n");
     for (tid, ..) in TASKS {
-        let group = if *tid == 200 { "/mine" } else { "/" };
+        let group = if MINE.contains(tid) { "/mine" } else { "/" };
         put(&format!("proc/{tid}/cgroup"), &format!("0::{group}\n"));
     }
     tree
@@ -116,7 +120,7 @@ pub fn v2() -> Tree {
 pub fn remembering() -> Tree {
     let mut tree = v2();
     tree.insert("asked_cpus".into(), None);
-    for (tid, cpus) in [(200, "0-2\n"), (201, "2-3\n"), (202, "3\n")] {
+    for (tid, cpus) in [(200, "0-2\n"), (201, "2-3\n"), (202, "3\n"), (203, "3\n")] {
         tree.insert(format!("asked_cpus/{tid}"), file(cpus));
     }
     tree
@@ -134,9 +138,10 @@ fn v1() -> Tree {
     let mut tree = Tree::new();
     common(&mut tree);
     let mut put = |path: &str, text: &str| tree.insert(path.into(), file(text));
-    for (group, cpus, tasks) in
-        [("", "0-3", pids(|tid| tid != 200)), ("/mine", "0-3", "200\n".to_owned())]
-    {
+    for (group, cpus, tasks) in [
+        ("", "0-3", pids(|tid| !MINE.contains(&tid))),
+        ("/mine", "0-3", pids(|tid| MINE.contains(&tid))),
+    ] {
         let dir = format!("{}{group}", &V1[1..]);
         put(&format!("{dir}/tasks"), &tasks);
         put(&format!("{dir}/cgroup.procs"), &tasks);
@@ -145,7 +150,7 @@ fn v1() -> Tree {
         put(&format!("{dir}/cpuset.sched_load_balance"), "1\n");
     }
     for (tid, ..) in TASKS {
-        let group = if *tid == 200 { "/mine" } else { "/" };
+        let group = if MINE.contains(tid) { "/mine" } else { "/" };
         put(&format!("proc/{tid}/cgroup"), &format!("4:cpuset:{group}\n0::/\n"));
     }
     tree
@@ -163,6 +168,11 @@ pub fn affinity(tid: i32, comm: &str) -> Change {
     Change::Affinity { task: task(tid), comm: comm.to_owned(), cpus: "0-2".parse().unwrap() }
 }
 
+/// Moves the program that the user has on CPU 3 into this group.
+fn take_servo(to: String) -> Change {
+    Change::MoveProcess { task: task(MINE[1]), comm: "servo".to_owned(), to }
+}
+
 pub fn step(change: Change, required: bool) -> Step {
     Step {
         tunable: "test".to_owned(),
@@ -177,7 +187,11 @@ pub fn step(change: Change, required: bool) -> Step {
 }
 
 fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
-    let steps = required.into_iter().map(|change| step(change, true));
+    let is_program = |change: &Change| matches!(change, Change::MoveProcess { .. });
+    let steps = required.into_iter().map(|change| {
+        let is_required = !is_program(&change);
+        step(change, is_required)
+    });
     let steps = steps.chain(wished.into_iter().map(|change| step(change, false)));
     Plan {
         schema: cpushield::plan::SCHEMA,
@@ -194,6 +208,9 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             balanced: false,
             shares_core: false,
             takes_whole_node: false,
+            tickless: CpuSet::new(),
+            evict: false,
+            closed: CpuSet::new(),
             tunables: BTreeMap::new(),
         },
         why: Vec::new(),
@@ -238,6 +255,7 @@ pub fn v2_plan() -> Plan {
         write(&format!("{V2}/cgroup.subtree_control"), "+cpuset", ValueComparison::Member),
         Change::MakeDir { path: format!("{V2}/cpushield") },
         write(&file("cpuset.cpus"), "3", ValueComparison::List),
+        take_servo(format!("{V2}/cpushield")),
         write(&file("cpuset.cpus.exclusive"), "3", ValueComparison::List),
         write(&file("cpuset.cpus.partition"), "isolated", ValueComparison::Text),
     ];
@@ -255,6 +273,7 @@ fn systemd_plan() -> Plan {
         Change::KeepAffinities,
         Change::CycleCpu { cpu: 3 },
         slice,
+        take_servo(format!("{V2}/cpushield.slice")),
         write(&file("cpuset.cpus.exclusive"), "3", ValueComparison::List),
         write(&file("cpuset.cpus.partition"), "isolated", ValueComparison::Text),
     ];
@@ -265,20 +284,18 @@ const V1: &str = "/sys/fs/cgroup/cpuset";
 
 fn v1_plan() -> Plan {
     let (own, rest) = (format!("{V1}/cpushield"), format!("{V1}/cpushield_housekeeping"));
-    let mut shield = vec![
-        Change::KeepAffinities,
-        Change::CycleCpu { cpu: 3 },
-        write(&format!("{V1}/mine/cpuset.cpus"), "0-2", ValueComparison::List),
-    ];
-    for (dir, cpus) in [(&rest, "0-2"), (&own, "3")] {
+    let mut shield = vec![Change::KeepAffinities, Change::CycleCpu { cpu: 3 }];
+    for (dir, cpus) in [(&own, "3"), (&rest, "0-2")] {
         shield.push(Change::MakeDir { path: dir.clone() });
         shield.push(write(&format!("{dir}/cpuset.cpus"), cpus, ValueComparison::List));
         shield.push(write(&format!("{dir}/cpuset.mems"), "0", ValueComparison::List));
     }
+    shield.push(take_servo(own.clone()));
+    shield.push(write(&format!("{V1}/mine/cpuset.cpus"), "0-2", ValueComparison::List));
     shield.push(write(&format!("{own}/cpuset.cpu_exclusive"), "1", ValueComparison::Text));
     shield.push(write(&format!("{own}/cpuset.sched_load_balance"), "0", ValueComparison::Text));
     shield.push(write(&format!("{V1}/cpuset.sched_load_balance"), "0", ValueComparison::Text));
-    shield.push(Change::MoveTasks { from: V1.to_owned(), to: rest });
+    shield.push(Change::MoveTasks { from: V1.to_owned(), to: rest, keep: CpuSet::new() });
     plan(shield, wished())
 }
 

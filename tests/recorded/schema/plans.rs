@@ -29,7 +29,8 @@ fn whole_plan(plan: &Value) -> Plan {
     let task = TaskId { tid: 12, started: 34 };
     let others = [
         Change::Affinity { task, comm: "task".to_owned(), cpus: cpus.clone() },
-        Change::MoveTasks { from: "/a".to_owned(), to: "/b".to_owned() },
+        Change::MoveTasks { from: "/a".to_owned(), to: "/b".to_owned(), keep: CpuSet::new() },
+        Change::MoveProcess { task, comm: "task".to_owned(), to: "/b".to_owned() },
         Change::KeepAffinities,
         Change::BanFromIrqbalance { cpus: cpus.clone() },
         Change::Slice { unit: "a.slice".to_owned(), cpus: cpus.clone(), mems: CpuSet::new() },

@@ -151,7 +151,10 @@ impl Store {
             .recursive(true)
             .mode(0o700)
             .create(&self.dir)
-            .map_err(|e| Error::io(Operation::MakeDir, &path, e))
+            .map_err(|e| Error::io(Operation::MakeDir, &path, e))?;
+        // What is written there could not be read again.
+        let found = fs::metadata(&self.dir).map_err(|e| Error::io(Operation::Read, &path, e))?;
+        check_writers(&found).map_err(|e| Error::open(Operation::Write, &path, e))
     }
 
     /// Takes the lock. Waits for another process that holds it, but not longer than 15 seconds.
@@ -498,8 +501,8 @@ fn read_holder(file: &mut File) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use crate::not_run::not_run;
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::AtomicBool;
 
     /// A temporary directory of one test.

@@ -21,6 +21,7 @@ pub mod schedstat;
 pub mod size;
 pub mod softirqs;
 pub mod stat;
+pub mod task_cgroup;
 pub mod task_status;
 pub mod timer_list;
 pub mod trace_format;
