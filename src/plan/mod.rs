@@ -27,6 +27,7 @@ mod readiness;
 mod refused;
 mod repeated_cycles;
 mod saved;
+mod saved_refusal;
 mod sibling_refusal;
 mod siblings;
 mod sites;
@@ -48,6 +49,7 @@ pub use readiness::Readiness;
 pub use refused::PlanRefusal;
 use repeated_cycles::settle_cycles;
 pub use saved::check_saved;
+pub use saved_refusal::SavedRefusal;
 pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 
 use crate::change::Change;

@@ -3,6 +3,7 @@
 use super::alternatives::alternatives;
 use super::comma_list::comma_list;
 use super::node_refusal::NodeRefusal;
+use super::saved_refusal::SavedRefusal;
 use super::sibling_refusal::SiblingRefusal;
 use crate::documents::plan::Disturbance;
 use crate::policy::expected_name;
@@ -148,24 +149,6 @@ pub enum PlanRefusal {
         /// The cost.
         disturbance: Disturbance,
     },
-    /// A saved plan is of another boot.
-    OtherBoot,
-    /// A saved plan counts on other housekeeping CPUs than this machine has now.
-    OtherHousekeeping {
-        /// Those of the plan.
-        found: CpuSet,
-        /// Those that the shield would have now.
-        needed: CpuSet,
-    },
-    /// A step of a saved plan is none that its tunable wants on this machine now.
-    NotWanted {
-        /// The step, from 1.
-        step: usize,
-        /// Its tunable.
-        tunable: String,
-        /// The change, as a shell command.
-        change: String,
-    },
     /// The shield's name cannot be the name of a cgroup and a unit.
     BadName {
         /// The name.
@@ -177,6 +160,9 @@ pub enum PlanRefusal {
     /// The NUMA nodes cannot be used as requested.
     #[serde(untagged)]
     Node(NodeRefusal),
+    /// A saved plan does not fit this machine now.
+    #[serde(untagged)]
+    Saved(SavedRefusal),
 }
 
 impl fmt::Display for PlanRefusal {
@@ -196,16 +182,7 @@ impl fmt::Display for PlanRefusal {
                  would break that cpuset"
             ),
             PlanRefusal::HeldByCpusets { .. } => self.write_held(f),
-            PlanRefusal::NoHousekeeping { free, closed } if closed.is_empty() => write!(
-                f,
-                "other shields leave only CPU {free}, but interrupts and other programs need at \
-                 least one CPU"
-            ),
-            PlanRefusal::NoHousekeeping { closed, .. } => write!(
-                f,
-                "interrupts and other programs need at least one CPU, but isolcpus= or an exclusive \
-                 cpuset closes CPU {closed}"
-            ),
+            PlanRefusal::NoHousekeeping { free, closed } => write_no_rest(f, free, closed),
             PlanRefusal::TwoLists { isolated, others } => write!(
                 f,
                 "CPU {isolated} of isolcpus= would keep this kernel from making CPU {others} a \
@@ -232,17 +209,9 @@ impl fmt::Display for PlanRefusal {
                 "the new version of the shield drops {tunable}, but restoring the old settings \
                  disturbs other shields: {disturbance}"
             ),
-            PlanRefusal::OtherBoot => f.write_str("the plan names another boot, or none"),
-            PlanRefusal::OtherHousekeeping { found, needed } => write!(
-                f,
-                "the plan leaves CPU {found} to other programs, but here that is now CPU {needed}"
-            ),
-            PlanRefusal::NotWanted { step, tunable, change } => write!(
-                f,
-                "step {step}: on this machine, {tunable} does not want this change now: {change}"
-            ),
             PlanRefusal::Siblings(refusal) => refusal.fmt(f),
             PlanRefusal::Node(refusal) => refusal.fmt(f),
+            PlanRefusal::Saved(refusal) => refusal.fmt(f),
             PlanRefusal::NoSuchDevice { name, known } => {
                 write!(f, "this machine has no device {name:?}; it has {}", comma_list(known))
             }
@@ -262,6 +231,38 @@ impl fmt::Display for PlanRefusal {
             }
         }
     }
+}
+
+fn write_no_rest(f: &mut fmt::Formatter<'_>, free: &CpuSet, closed: &CpuSet) -> fmt::Result {
+    match closed.is_empty() {
+        true => write!(
+            f,
+            "other shields leave only CPU {free}, but interrupts and other programs need at least \
+             one CPU"
+        ),
+        false => write!(
+            f,
+            "interrupts and other programs need at least one CPU, but isolcpus= or an exclusive \
+             cpuset closes CPU {closed}"
+        ),
+    }
+}
+
+/// How to leave a housekeeping CPU.
+fn leave_a_rest(closed: &CpuSet) -> String {
+    match closed.is_empty() {
+        true => {
+            "take a shield down: cpushield undo --shield NAME (cpushield status lists the shields)"
+        }
+        false => "boot without isolcpus=, or list fewer CPUs",
+    }
+    .to_owned()
+}
+
+/// The commands that make a shield of each list.
+fn two_shields(isolated: &CpuSet, others: &CpuSet) -> Vec<String> {
+    let first = format!("cpushield apply --cpus {isolated}");
+    vec![first, format!("cpushield apply --shield second --cpus {others}")]
 }
 
 /// How to name a device that exists.
@@ -325,6 +326,12 @@ impl PlanRefusal {
     }
 }
 
+impl From<SavedRefusal> for PlanRefusal {
+    fn from(refusal: SavedRefusal) -> PlanRefusal {
+        PlanRefusal::Saved(refusal)
+    }
+}
+
 impl From<NodeRefusal> for PlanRefusal {
     fn from(refusal: NodeRefusal) -> PlanRefusal {
         PlanRefusal::Node(refusal)
@@ -358,9 +365,7 @@ impl PlanRefusal {
             | PlanRefusal::HeldByCpusets { .. }
             | PlanRefusal::NoHousekeeping { .. }
             | PlanRefusal::OtherValue { .. }
-            | PlanRefusal::OtherBoot
-            | PlanRefusal::OtherHousekeeping { .. }
-            | PlanRefusal::NotWanted { .. }
+            | PlanRefusal::Saved(_)
             | PlanRefusal::RestoringInterrupts { .. }
             | PlanRefusal::NoOwnCache { .. } => false,
         }
@@ -409,25 +414,9 @@ impl PlanRefusal {
                 "accept the interruption: --disturb".to_owned(),
                 format!("or keep these settings: --on {tunable}"),
             ],
-            PlanRefusal::TwoLists { isolated, others } => vec![
-                format!("cpushield apply --cpus {isolated}"),
-                format!("cpushield apply --shield second --cpus {others}"),
-            ],
-            PlanRefusal::NoHousekeeping { closed, .. } if !closed.is_empty() => {
-                vec!["boot without isolcpus=, or list fewer CPUs".to_owned()]
-            }
-            PlanRefusal::NoHousekeeping { .. } => {
-                vec![
-                    "take a shield down: cpushield undo --shield NAME (cpushield status lists the \
-                     shields)"
-                        .to_owned(),
-                ]
-            }
-            PlanRefusal::OtherBoot
-            | PlanRefusal::OtherHousekeeping { .. }
-            | PlanRefusal::NotWanted { .. } => {
-                vec!["plan again: the machine or the file has changed".to_owned()]
-            }
+            PlanRefusal::TwoLists { isolated, others } => two_shields(isolated, others),
+            PlanRefusal::NoHousekeeping { closed, .. } => vec![leave_a_rest(closed)],
+            PlanRefusal::Saved(_) => SavedRefusal::hints(),
             PlanRefusal::TooMany { .. } => self.smaller_requests(),
             PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));

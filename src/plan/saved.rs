@@ -2,6 +2,7 @@
 
 use super::choose::CpuChoice;
 use super::operators::add_operators;
+use super::saved_refusal::SavedRefusal;
 use super::{PlanRefusal, check_partitions};
 use crate::change::Change;
 use crate::documents::machine::{IrqMovability, Machine};
@@ -23,7 +24,7 @@ pub fn check_saved(
     exists: &dyn Fn(&str) -> bool,
 ) -> Result<(), PlanRefusal> {
     if plan.boot_id != machine.boot_id {
-        return Err(PlanRefusal::OtherBoot);
+        return Err(SavedRefusal::OtherBoot.into());
     }
     if plan.has_cpuset() {
         check_partitions(machine, &plan.shield)?;
@@ -33,7 +34,7 @@ pub fn check_saved(
     let shield = choice.together_with(machine, live)?.shield;
     if shield.housekeeping != plan.shield.housekeeping {
         let (found, needed) = (plan.shield.housekeeping.clone(), shield.housekeeping);
-        return Err(PlanRefusal::OtherHousekeeping { found, needed });
+        return Err(SavedRefusal::OtherHousekeeping { found, needed }.into());
     }
     let mut with_operators = plan.clone();
     add_operators(&mut with_operators, machine, plan.operators.as_ref())?;
@@ -59,7 +60,7 @@ pub fn check_saved(
             || for_operators.iter().any(|it| it.change == step.change);
         if is_there && !is_allowed {
             let (tunable, change) = (step.tunable.clone(), step.change.shell());
-            return Err(PlanRefusal::NotWanted { step: n + 1, tunable, change });
+            return Err(SavedRefusal::NotWanted { step: n + 1, tunable, change }.into());
         }
     }
     Ok(())
@@ -138,8 +139,9 @@ mod tests {
             let mut steps = plan.steps.iter_mut();
             edit(&mut steps.find(|it| it.tunable == "kthreads").unwrap().change);
         };
-        let is_unwanted =
-            |found: Result<(), PlanRefusal>| matches!(found, Err(PlanRefusal::NotWanted { .. }));
+        let is_unwanted = |found: Result<(), PlanRefusal>| {
+            matches!(found, Err(PlanRefusal::Saved(SavedRefusal::NotWanted { .. })))
+        };
         // Another mask of a kernel thread; a program of the machine; one that has ended.
         for (tid, cpus, is_refused) in [(2, "0", true), (7, "0-2", true), (9, "0-2", false)] {
             let mut machine = machine.clone();
@@ -152,9 +154,10 @@ mod tests {
             assert_eq!(is_unwanted(checked(&machine, &plan)), is_refused, "{tid}");
         }
         let other_boot = edited(&|plan| plan.boot_id = Some("b".to_owned()));
-        assert_eq!(other_boot, Err(PlanRefusal::OtherBoot));
-        let refused = edited(&|plan| plan.shield.housekeeping = set("0-1"));
-        assert!(matches!(refused, Err(PlanRefusal::OtherHousekeeping { .. })), "{refused:?}");
+        assert_eq!(other_boot, Err(SavedRefusal::OtherBoot.into()));
+        let (found, needed) = (set("0-1"), set("0-2"));
+        let refused = edited(&|plan| plan.shield.housekeeping = found.clone());
+        assert_eq!(refused, Err(SavedRefusal::OtherHousekeeping { found, needed }.into()));
         let operators = ShieldOperators {
             users: vec![OperatorName { name: "joe".to_owned(), id: 1000 }],
             group: None,

@@ -211,7 +211,7 @@ mod tests {
     use crate::change::EffectTime;
     use crate::documents::evidence::{
         AbsenceReason, BlindSpot, ControlAt, GapStatistics, InterruptionCount, PositiveControl,
-        ProvokeMethod, ProvokedIpis, SCHEMA, WatchedWorkload, WitnessKind, WitnessReport,
+        ProvokeMethod, ProvokedIpis, WatchedWorkload, WitnessKind, WitnessReport,
     };
     use crate::documents::remedy::Remedy;
     use crate::policy::VerifyLimits;
@@ -256,19 +256,10 @@ mod tests {
             ..examples::clean().cpus.remove(0)
         };
         Evidence {
-            shield: None,
-            open_to: None,
-            options: None,
-            schema: SCHEMA,
-            began_s: None,
-            began_ns: None,
             span_ns: 10_000_000_000,
             asked_ns: 10_000_000_000,
-            ended: None,
-            stopped: false,
             workload: WatchedWorkload::Sampler,
             guest: Some(false),
-            machine: None,
             cpus: vec![
                 clean.clone(),
                 CpuEvidence {
@@ -301,9 +292,7 @@ mod tests {
                     at: ControlAt::BeforeSpan,
                 }],
             },
-            interference: Vec::new(),
-            traced: None,
-            breach: None,
+            ..examples::clean()
         }
     }
 
