@@ -184,12 +184,12 @@ fn a_v2_partition_takes_its_cpus_from_sibling_groups() {
     assert_eq!(
         shell(&m, "cpuset"),
         [
+            "echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.cpus",
+            "echo '' > /sys/fs/cgroup/only.slice/cpuset.cpus",
             "echo +cpuset > /sys/fs/cgroup/cgroup.subtree_control",
             "mkdir /sys/fs/cgroup/cpushield",
             "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus",
             "echo 1 > /sys/fs/cgroup/cpushield/cpuset.mems",
-            "echo 0-2 > /sys/fs/cgroup/system.slice/cpuset.cpus",
-            "echo '' > /sys/fs/cgroup/only.slice/cpuset.cpus",
             "echo 3 > /sys/fs/cgroup/cpushield/cpuset.cpus.exclusive",
             "echo isolated > /sys/fs/cgroup/cpushield/cpuset.cpus.partition",
         ]
@@ -205,10 +205,10 @@ fn v1_cpusets_shrink_from_the_deepest_up_and_the_root_is_emptied_last() {
     group(&mut m, "/sys/fs/cgroup/cpuset/docker/a").cpus = set("2-3");
     group(&mut m, "/sys/fs/cgroup/cpuset/docker/b").cpus = set("3");
     let lines = shell(&m, "cpuset");
-    assert_eq!(lines[2], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
-    assert_eq!(lines[3], "echo 2 > /sys/fs/cgroup/cpuset/docker/a/cpuset.cpus");
-    assert_eq!(lines[4], "echo 0-2 > /sys/fs/cgroup/cpuset/docker/cpuset.cpus");
-    assert_eq!(lines[7], "echo 0-1 > /sys/fs/cgroup/cpuset/cpushield_housekeeping/cpuset.mems");
+    assert_eq!(lines[0], "echo 2 > /sys/fs/cgroup/cpuset/docker/a/cpuset.cpus");
+    assert_eq!(lines[1], "echo 0-2 > /sys/fs/cgroup/cpuset/docker/cpuset.cpus");
+    assert_eq!(lines[4], "echo 0-1 > /sys/fs/cgroup/cpuset/cpushield_housekeeping/cpuset.mems");
+    assert_eq!(lines[7], "echo 1 > /sys/fs/cgroup/cpuset/cpushield/cpuset.mems");
     assert!(lines.last().unwrap().contains("tasks"), "{lines:#?}");
     let warnings = plan(&m, &request()).unwrap().warnings;
     let path = "/sys/fs/cgroup/cpuset/docker/b".to_owned();

@@ -12,18 +12,19 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let prefix = &machine.cgroup.prefix;
     let housekeeping_dir = format!("{mount}/{HOUSEKEEPING}");
     let shield_dir = format!("{mount}/{}", shield.group());
-    // The kernel would remove a CPU that goes offline.
-    let cpus = &shield.online_cpus();
-    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus };
-    let mut wanted = shielded.wants(machine, &shield.mems).to_vec();
-    wanted.extend(take_residents(machine, shield, &shield_dir));
-    wanted.extend(shrink_others(machine, shield));
+    // Undo gives their CPUs back last: before that, the shield's own cpuset has them exclusively.
+    let mut wanted = shrink_others(machine, shield);
     let housekeeping = V1Cpuset {
         dir: &housekeeping_dir,
         title: "housekeeping programs",
         cpus: &shield.housekeeping,
     };
     wanted.extend(housekeeping.wants(machine, &machine.cgroup.mems));
+    // The kernel would remove a CPU that goes offline.
+    let cpus = &shield.online_cpus();
+    let shielded = V1Cpuset { dir: &shield_dir, title: "the shield", cpus };
+    wanted.extend(shielded.wants(machine, &shield.mems));
+    wanted.extend(take_residents(machine, shield, &shield_dir));
     let exclusive =
         group_of(machine, &shield_dir).map(|group| u8::from(group.exclusive).to_string());
     let up = exclusive.as_deref() == Some("1");

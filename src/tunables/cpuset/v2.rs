@@ -42,11 +42,11 @@ pub(super) fn wants_group(machine: &Machine, shield: &Shield, dir: &str) -> Vec<
 pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<WantedChange> {
     let dir = dir(machine, shield, mount);
     let group = group_of(machine, &dir);
-    let mut wanted = wants_group(machine, shield, &dir);
+    let mut wanted = shrink_siblings(machine, shield, mount);
+    wanted.extend(wants_group(machine, shield, &dir));
     if shield.evict {
         wanted.extend(leave_closed(machine, shield));
     }
-    wanted.extend(shrink_siblings(machine, shield, mount));
     let cpus = shield.cpus.to_string();
     let path = format!("{dir}/cpuset.cpus.exclusive");
     let now = setting(machine, &path).map(str::to_owned);

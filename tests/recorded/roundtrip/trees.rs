@@ -284,14 +284,17 @@ const V1: &str = "/sys/fs/cgroup/cpuset";
 
 fn v1_plan() -> Plan {
     let (own, rest) = (format!("{V1}/cpushield"), format!("{V1}/cpushield_housekeeping"));
-    let mut shield = vec![Change::KeepAffinities, Change::CycleCpu { cpu: 3 }];
-    for (dir, cpus) in [(&own, "3"), (&rest, "0-2")] {
+    let mut shield = vec![
+        Change::KeepAffinities,
+        Change::CycleCpu { cpu: 3 },
+        write(&format!("{V1}/mine/cpuset.cpus"), "0-2", ValueComparison::List),
+    ];
+    for (dir, cpus) in [(&rest, "0-2"), (&own, "3")] {
         shield.push(Change::MakeDir { path: dir.clone() });
         shield.push(write(&format!("{dir}/cpuset.cpus"), cpus, ValueComparison::List));
         shield.push(write(&format!("{dir}/cpuset.mems"), "0", ValueComparison::List));
     }
     shield.push(take_servo(own.clone()));
-    shield.push(write(&format!("{V1}/mine/cpuset.cpus"), "0-2", ValueComparison::List));
     shield.push(write(&format!("{own}/cpuset.cpu_exclusive"), "1", ValueComparison::Text));
     shield.push(write(&format!("{own}/cpuset.sched_load_balance"), "0", ValueComparison::Text));
     shield.push(write(&format!("{V1}/cpuset.sched_load_balance"), "0", ValueComparison::Text));

@@ -82,9 +82,11 @@ pub(crate) fn check_writers(found: &fs::Metadata) -> Result<(), OpenError> {
     if found.uid() != 0 && found.uid() != own {
         return Err(OpenError::ForeignWriter { uid: Some(found.uid()) });
     }
-    match found.mode() & 0o022 {
-        0 => Ok(()),
-        _ => Err(OpenError::ForeignWriter { uid: None }),
+    // In a sticky directory, users replace only their own files (unlink(2)).
+    let is_sticky = found.is_dir() && found.mode() & 0o1000 != 0;
+    match found.mode() & 0o022 == 0 || is_sticky {
+        true => Ok(()),
+        false => Err(OpenError::ForeignWriter { uid: None }),
     }
 }
 

@@ -550,7 +550,7 @@ mod tests {
             (&file, 1234, 0o600, "user 1234"),
             (&file, 0, 0o620, "go-w"),
             (&dir, 1234, 0o700, "user 1234"),
-            (&dir, 0, 0o1777, "go-w"),
+            (&dir, 0, 0o777, "go-w"),
         ] {
             let set = |owner, mode| {
                 std::os::unix::fs::chown(path, Some(owner), None).unwrap();
@@ -564,6 +564,8 @@ mod tests {
             }
             set(0, 0o700);
         }
+        // In a sticky directory, others cannot replace it.
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o1777)).unwrap();
         assert_eq!(store.read("journal").unwrap(), Some(b"{}".to_vec()));
     }
 
