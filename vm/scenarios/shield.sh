@@ -49,6 +49,7 @@ else
 fi
 strangers() { threads_allowed_on $cpus user | grep -v "^$pinned "; }
 is "no other user thread may run on CPU $cpus" "" strangers
+kill $pinned # the shield is free for programs
 is "no kernel thread that can be moved may run on CPU $cpus" "" threads_allowed_on $cpus kernel
 
 # An interrupt that still names the CPU must be one that the kernel refuses to move.
