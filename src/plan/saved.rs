@@ -9,6 +9,7 @@ use crate::documents::machine::{IrqMovability, Machine};
 use crate::documents::plan::{ActiveShields, Plan, Shield, Step};
 use crate::tunables::{self, WantedChanges};
 use cpushield_linux::CpuSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks a saved plan against the machine as it is now, without the version of the shield that it
 /// replaces: each of its steps must be one that the step's tunable wants, or has found done. Steps
@@ -44,6 +45,7 @@ pub fn check_saved(
     for irq in machine.irqs.iter_mut().filter(|irq| matches!(irq.movable, IrqMovability::No(_))) {
         irq.movable = IrqMovability::Yes;
     }
+    let wanted = wanted_changes(&machine, &shield, plan);
     for (n, step) in plan.steps.iter().enumerate() {
         let is_there = match &step.change {
             Change::Affinity { task, .. } | Change::MoveProcess { task, .. } => {
@@ -55,7 +57,7 @@ pub fn check_saved(
         // What another shield has moved must stay there.
         let is_theirs = live.find_same(&step.change).is_some_and(|(_, it)| *it == step.change);
         let is_allowed = is_theirs
-            || is_wanted(&machine, &shield, step)
+            || wanted.get(step.tunable.as_str()).is_some_and(|all| all.contains(&step.change))
             || has_left(&machine, &shield, step)
             || for_operators.iter().any(|it| it.change == step.change);
         if is_there && !is_allowed {
@@ -96,14 +98,23 @@ fn has_left(machine: &Machine, shield: &Shield, step: &Step) -> bool {
     now.is_some_and(|now| !now.intersects(&shield.cpus)) && wanted.is_some_and(is_open)
 }
 
-/// Whether the tunable of a step wants its change for this shield.
-fn is_wanted(machine: &Machine, shield: &Shield, step: &Step) -> bool {
-    let Some(tunable) = tunables::named(&step.tunable) else { return false };
-    let wants = [tunable.wants(machine, shield), tunable.wants_on_request(machine, shield)];
-    wants.iter().any(|wants| {
-        matches!(wants, WantedChanges::Changes(changes)
-            if changes.iter().any(|wanted| wanted.change == step.change))
-    })
+/// What the tunables of the steps want for this shield, by default or on request.
+fn wanted_changes<'a>(
+    machine: &Machine,
+    shield: &Shield,
+    plan: &'a Plan,
+) -> BTreeMap<&'a str, Vec<Change>> {
+    let names: BTreeSet<&str> = plan.steps.iter().map(|step| step.tunable.as_str()).collect();
+    let tunables = names.into_iter().filter_map(|name| Some((name, tunables::named(name)?)));
+    let wanted = tunables.map(|(name, tunable)| {
+        let wants = [tunable.wants(machine, shield), tunable.wants_on_request(machine, shield)];
+        let changes = wants.into_iter().flat_map(|wants| match wants {
+            WantedChanges::Changes(changes) => changes,
+            WantedChanges::Nothing(_) => Vec::new(),
+        });
+        (name, changes.map(|wanted| wanted.change).collect())
+    });
+    wanted.collect()
 }
 
 #[cfg(test)]
