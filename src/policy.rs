@@ -11,6 +11,7 @@ mod latency_limits;
 mod operators;
 mod time_key;
 mod toml_message;
+mod verify_limits;
 
 pub use boot_policy::BootPolicy;
 pub use disturbance::DisturbanceConsent;
@@ -20,6 +21,7 @@ pub use operators::{
     ShieldOperators, parse_memory,
 };
 pub(crate) use toml_message::translate_toml_error;
+pub use verify_limits::{TickLimit, VerifyLimits};
 
 use crate::cpu_selection::{CpuNames, CpuSelection, CpuSelectionError, SELECTION_HINT};
 use cpushield_linux::CpuSet;
@@ -175,18 +177,6 @@ impl Default for ShieldRequest {
     }
 }
 
-/// The limits that `verify` checks. A limit that is not given is not checked.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct VerifyLimits {
-    /// The maximum number of entries into the kernel on one CPU.
-    pub max_entries: Option<u64>,
-    /// The maximum gap in nanoseconds.
-    pub max_gap_ns: Option<u64>,
-    /// Whether two witnesses must have watched every class of entry. Otherwise the verdict is
-    /// unknown.
-    pub two_witnesses: bool,
-}
-
 /// The limits of a shield in a policy file. It gives times with a unit: `"5us"`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, expecting = "a table [shield.NAME.limits]")]
@@ -198,6 +188,10 @@ pub struct PolicyLimits {
     pub max_gap_ns: Option<u64>,
     /// See [`VerifyLimits::two_witnesses`].
     pub two_witnesses: bool,
+    /// See [`VerifyLimits::max_foreign`].
+    pub max_foreign: Option<u64>,
+    /// See [`VerifyLimits::tick`].
+    pub tick: TickLimit,
     /// See [`LatencyLimits::max_ns`].
     #[serde(rename = "max_latency", deserialize_with = "time_key::deserialize_span")]
     pub max_latency_ns: Option<u64>,
@@ -209,8 +203,8 @@ impl PolicyLimits {
     /// The limits that `verify` checks.
     #[must_use]
     pub fn of_verify(&self) -> VerifyLimits {
-        let PolicyLimits { max_entries, max_gap_ns, two_witnesses, .. } = *self;
-        VerifyLimits { max_entries, max_gap_ns, two_witnesses }
+        let PolicyLimits { max_entries, max_gap_ns, two_witnesses, max_foreign, tick, .. } = *self;
+        VerifyLimits { max_entries, max_gap_ns, two_witnesses, max_foreign, tick }
     }
 
     /// The limits that `latency` checks.
@@ -544,7 +538,9 @@ workload = "vm"
             }
         );
         let two_witnesses = false;
-        let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: Some(5_000), two_witnesses };
+        let (max_entries, max_gap_ns) = (Some(0), Some(5_000));
+        let limits =
+            VerifyLimits { max_entries, max_gap_ns, two_witnesses, ..VerifyLimits::default() };
         assert_eq!(rt.limits.of_verify(), limits);
         let limits =
             LatencyLimits { max_ns: Some(20_000), linuxcnc: Some(LinuxCncGrade::VeryGood) };

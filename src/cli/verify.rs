@@ -7,14 +7,14 @@ use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::documents::evidence::VerifyDocument;
 use crate::failure::Failure;
-use crate::policy::VerifyLimits;
+use crate::policy::{TickLimit, VerifyLimits, Workload};
 use crate::report::verdict as report;
 use crate::ui::Ui;
 use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::fix;
 use crate::workflow::verdict_check::{self, VerdictSubject};
 use crate::workflow::verify_shield::{SurveyWhen, VerifyResult, VerifySession, read_limits};
-use crate::workflow::watch_request::{WatchRequest, WatchedProgram};
+use crate::workflow::watch_request::{WatchRequest, WatchedProgram, WatchedTasks};
 use cpushield_linux::CpuSet;
 use cpushield_linux::sys::clock::nanos;
 use std::ffi::OsString;
@@ -51,6 +51,22 @@ pub struct VerifyArgs {
     /// be checked on bare metal with an SMI counter
     #[arg(long, value_name = "TIME", value_parser = input::span)]
     max_gap: Option<Duration>,
+    /// Limit: at most N foreign interruptions of a cyclic workload on each CPU, also harmless ones
+    #[arg(long, value_name = "N", value_parser = input::amount)]
+    max_foreign: Option<u64>,
+    /// Whether the tick counts against a cyclic workload
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    tick: TickLimit,
+    /// Judge the program as this workload: a cyclic one sleeps, and only what is foreign counts
+    /// [default: the workload of the active shield]
+    #[arg(long, value_name = "KIND", value_enum)]
+    workload: Option<Workload>,
+    /// Watch only this process of those on the CPUs; may be repeated
+    #[arg(long, value_name = "PID", conflicts_with = "command")]
+    pid: Vec<i32>,
+    /// Watch only this thread of those on the CPUs; may be repeated
+    #[arg(long, value_name = "TID", conflicts_with = "command")]
+    thread: Vec<i32>,
     /// Policy file for the limits not set by an option; if it has several shields, --shield selects
     /// one
     #[arg(long, value_name = "FILE")]
@@ -105,20 +121,24 @@ pub struct VerifyArgs {
 impl VerifyArgs {
     fn given_limits(&self) -> VerifyLimits {
         let max_gap_ns = self.max_gap.map(nanos);
-        VerifyLimits { max_entries: self.max_entries, max_gap_ns, ..VerifyLimits::default() }
+        let (max_entries, max_foreign, tick) = (self.max_entries, self.max_foreign, self.tick);
+        VerifyLimits { max_entries, max_gap_ns, max_foreign, tick, ..VerifyLimits::default() }
     }
 
     fn request(&self, limits: VerifyLimits, cpus: Option<CpuSet>) -> WatchRequest {
+        let named = !self.pid.is_empty() || !self.thread.is_empty();
         WatchRequest {
             cpus,
             span: self.time,
             warmup: self.warmup,
             limits,
             program: match self.command.as_slice() {
-                [] if self.busy => WatchedProgram::Running,
+                [] if self.busy || named => WatchedProgram::Running,
                 [] => WatchedProgram::Sampler,
                 command => WatchedProgram::Started(command.to_vec()),
             },
+            workload: self.workload,
+            tasks: WatchedTasks { pids: self.pid.clone(), tids: self.thread.clone() },
             syscalls: self.syscalls,
             disturbance: self.disturb.into(),
             stacks: self.stacks,
@@ -160,9 +180,12 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
     let mut work = global.open_live(ui)?;
     args.active.select(&mut work)?;
     let shield = args.active.shield.as_deref();
-    let limits = read_limits(&work.host, args.policy.as_deref(), shield, args.given_limits())?;
+    let policy = args.policy.as_deref();
+    let (limits, workload) = read_limits(&work.host, policy, shield, args.given_limits())?;
     let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
-    let session = VerifySession::prepare(&work, args.request(limits, cpus))?;
+    let mut request = args.request(limits, cpus);
+    request.workload = request.workload.or(workload);
+    let session = VerifySession::prepare(&work, request)?;
     if args.fix {
         return run_fix(ui, &session);
     }

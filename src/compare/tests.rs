@@ -311,8 +311,12 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         traced: None,
         breach: None,
     };
-    let verdict =
-        Verdict { schema: crate::documents::evidence::SCHEMA, cpus: Vec::new(), gates: Vec::new() };
+    let verdict = Verdict {
+        schema: crate::documents::evidence::SCHEMA,
+        cpus: Vec::new(),
+        gates: Vec::new(),
+        tick: Default::default(),
+    };
     let measured = MeasuredDocument::Verify(Box::new(evidence), Box::new(verdict));
     GivenRun { name: format!("{entries:?}"), measured }
 }

@@ -139,6 +139,7 @@ fn evidence_traits(evidence: &Evidence) -> Vec<RunTrait> {
     let watched = match evidence.workload {
         WatchedWorkload::Sampler => "the gap sampler",
         WatchedWorkload::Given => "a program",
+        WatchedWorkload::Cyclic => "a cyclic program",
     };
     let watched = watched.to_owned();
     let mut traits = vec![

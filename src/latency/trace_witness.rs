@@ -36,8 +36,7 @@ impl<'h> TraceWitness<'h> {
     /// Arms the trace where it was requested. Call it before the threads start: a CPU that is busy
     /// with a real-time thread cannot be armed.
     pub(super) fn arm(host: &'h Host, request: &MeasureRequest<'_>) -> TraceWitness<'h> {
-        let wanted =
-            trace::RecordRequest { cpus: request.cpus.clone(), syscalls: false, stacks: false };
+        let wanted = trace::RecordRequest { cpus: request.cpus.clone(), ..Default::default() };
         let mut tracing = TraceUse { asked: request.why, ..TraceUse::default() };
         let armed = request.why.then(|| TraceRecorder::arm(host, &wanted));
         let recorder = armed.and_then(|armed| match armed {

@@ -71,25 +71,12 @@ pub(super) fn choose_isolated(
     }
     let more = ShieldRequest { count: Some(missing), ..request.clone() };
     let taken = live.cpus().union(&machine.isolation.isolcpus_domain);
-    let more =
-        choose_by_topology(machine, &more, &taken, live, notes).map_err(
-            |refusal| match refusal {
-                PlanRefusal::TooMany {
-                    possible, place, halves, several_nodes, whole_node, ..
-                } => {
-                    let possible = possible + usable.len();
-                    PlanRefusal::TooMany {
-                        count,
-                        possible,
-                        place,
-                        halves,
-                        several_nodes,
-                        whole_node,
-                    }
-                }
-                other => other,
-            },
-        )?;
+    let more = choose_by_topology(machine, &more, &taken, live, notes).map_err(|mut refusal| {
+        if let PlanRefusal::TooMany { count: wanted, possible, .. } = &mut refusal {
+            (*wanted, *possible) = (count, *possible + usable.len());
+        }
+        refusal
+    })?;
     let (cpus, idle) = (split.cpus.union(&more.cpus), split.idle.union(&more.idle));
     Ok(Some(SplitCpus { cpus, idle }))
 }

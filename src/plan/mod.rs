@@ -299,14 +299,17 @@ impl Plan {
         let theirs = live.changes.iter().map(|(_, step)| step);
         let moved = theirs.filter(|step| {
             let now = step.now.as_deref().unwrap_or_default();
-            let before = match &step.change {
-                Change::Affinity { .. } => now.parse().ok(),
-                Change::Write { compare, .. } => compare.parse_set(now),
-                _ => None,
+            let (before, after) = match &step.change {
+                Change::Affinity { cpus, .. } => (now.parse().ok(), Some(cpus.clone())),
+                Change::Write { compare, value, .. } => {
+                    (compare.parse_set(now), compare.parse_set(value))
+                }
+                _ => (None, None),
             };
-            before.is_some_and(|cpus: CpuSet| cpus.intersects(&self.shield.cpus))
+            let is_here = |cpus: CpuSet| cpus.intersects(&self.shield.cpus);
+            before.is_some_and(is_here)
+                && after.is_some_and(|cpus| !is_here(cpus))
                 && step.tunable == tunable.name()
-                && tunable.could_want(&step.change, &self.shield)
         });
         let moved: Vec<&Step> = moved.collect();
         if live.shields.iter().all(|shield| shield.tickless.is_empty()) || moved.is_empty() {

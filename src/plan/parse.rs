@@ -69,15 +69,6 @@ pub enum PlanFault {
         /// The name.
         name: String,
     },
-    /// The tunable of a step cannot want its change.
-    NotWanted {
-        /// The index of the step.
-        step: usize,
-        /// The name of the tunable.
-        name: String,
-        /// The file, task or value of the change, as a command.
-        change: String,
-    },
     /// No plan may contain the change of a step.
     Change {
         /// The index of the step.
@@ -119,9 +110,6 @@ impl fmt::Display for PlanFault {
                 write!(f, "expected a priority of 1 to {OPERATOR_PRIORITY_MAX} for operators")
             }
             PlanFault::NotListed { name } => write!(f, "there is no tunable {name:?}"),
-            PlanFault::NotWanted { step, name, change } => {
-                write!(f, "step {}: {name} never makes the change `{change}`", step + 1)
-            }
             PlanFault::Change { step, fault } => write!(f, "step {}: {fault}", step + 1),
         }
     }
@@ -171,11 +159,7 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
             Some(tunable) => match step.check(&plan.shield) {
                 Err(fault) => Err(PlanFault::Change { step: n, fault }),
                 Ok(()) if step.when != tunable.when() => Err(PlanFault::When { step: n }),
-                Ok(()) if tunable.could_want(&step.change, &plan.shield) => Ok(()),
-                Ok(()) => {
-                    let (name, change) = (step.tunable.clone(), step.change.shell());
-                    Err(PlanFault::NotWanted { step: n, name, change })
-                }
+                Ok(()) => Ok(()),
             },
         };
         checked.map_err(|why| (line_of_key(text, "change", n), why))?;

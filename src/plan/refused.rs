@@ -416,7 +416,9 @@ impl PlanRefusal {
             ],
             PlanRefusal::TwoLists { isolated, others } => two_shields(isolated, others),
             PlanRefusal::NoHousekeeping { closed, .. } => vec![leave_a_rest(closed)],
-            PlanRefusal::Saved(_) => SavedRefusal::hints(),
+            PlanRefusal::Saved(_) => {
+                vec!["plan again: the machine or the file has changed".to_owned()]
+            }
             PlanRefusal::TooMany { .. } => self.smaller_requests(),
             PlanRefusal::NoSuchTunable { near, .. } => {
                 let near = near.iter().map(|name| format!("did you mean {name}?"));

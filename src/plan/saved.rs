@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks a saved plan against the machine as it is now, without the version of the shield that it
 /// replaces: each of its steps must be one that the step's tunable wants, or has found done. Steps
-/// for what is no longer there (`exists` tells it of a path) change nothing, and may stay.
+/// for tasks and interrupts that are no longer there change nothing, and may stay.
 ///
 /// # Errors
 /// Something has changed since the plan was made, or the plan was edited. Or another program has
@@ -22,7 +22,6 @@ pub fn check_saved(
     machine: &Machine,
     plan: &Plan,
     live: &ActiveShields,
-    exists: &dyn Fn(&str) -> bool,
 ) -> Result<(), PlanRefusal> {
     if plan.boot_id != machine.boot_id {
         return Err(SavedRefusal::OtherBoot.into());
@@ -51,7 +50,6 @@ pub fn check_saved(
             Change::Affinity { task, .. } | Change::MoveProcess { task, .. } => {
                 machine.tasks.iter().any(|placed| placed.task.id == *task)
             }
-            Change::Write { path, .. } => exists(path) || is_made(plan, path),
             _ => true,
         };
         // What another shield has moved must stay there.
@@ -68,14 +66,6 @@ pub fn check_saved(
     Ok(())
 }
 
-/// Whether a file is in a directory that the plan makes.
-fn is_made(plan: &Plan, path: &str) -> bool {
-    plan.steps.iter().any(|step| match &step.change {
-        Change::MakeDir { path: dir } => path.starts_with(&format!("{dir}/")),
-        _ => false,
-    })
-}
-
 /// Whether an interrupt or a kernel thread is no longer on the shield, as irqbalance may have moved
 /// it: then the step gives it housekeeping CPUs, which does no harm.
 fn has_left(machine: &Machine, shield: &Shield, step: &Step) -> bool {
@@ -83,13 +73,17 @@ fn has_left(machine: &Machine, shield: &Shield, step: &Step) -> bool {
         Change::Affinity { task, cpus, .. } => {
             let mut tasks = machine.tasks.iter().filter(|placed| placed.task.kthread);
             let placed = tasks.find(|placed| placed.task.id == *task);
-            (placed.map(|placed| &placed.affinity), Some(cpus.clone()))
+            (placed.map(|placed| placed.affinity.clone()), Some(cpus.clone()))
         }
         Change::Write { path, value, compare } => {
-            let number = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split('/').next());
-            let number: Option<u32> = number.and_then(|number| number.parse().ok());
-            let irq = machine.irqs.iter().find(|irq| Some(irq.irq) == number);
-            (irq.and_then(|irq| irq.affinity.as_ref()), compare.parse_set(value))
+            let names = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split_once('/'));
+            let Some((number, "smp_affinity" | "smp_affinity_list")) = names else { return false };
+            let Ok(number) = number.parse::<u32>() else { return false };
+            let irq = machine.irqs.iter().find(|irq| irq.irq == number);
+            // One that is gone has no CPUs.
+            let gone = CpuSet::new();
+            let now = irq.map_or(Some(&gone), |irq| irq.affinity.as_ref()).cloned();
+            (now, compare.parse_set(value))
         }
         _ => return false,
     };
@@ -136,9 +130,8 @@ mod tests {
             machine.settings.insert(path.to_owned(), TunableReading::Value(value.to_owned()));
         }
         let saved = plan(&machine, &ShieldRequest::default()).unwrap();
-        let checked = |machine: &Machine, plan: &Plan| {
-            check_saved(machine, plan, &ActiveShields::default(), &|path| path != "/gone")
-        };
+        let checked =
+            |machine: &Machine, plan: &Plan| check_saved(machine, plan, &ActiveShields::default());
         assert_eq!(checked(&machine, &saved), Ok(()));
         let first = machine.clone();
         let edited = |edit: &dyn Fn(&mut Plan)| {

@@ -43,10 +43,3 @@ impl fmt::Display for SavedRefusal {
         }
     }
 }
-
-impl SavedRefusal {
-    /// What to do next.
-    pub(super) fn hints() -> Vec<String> {
-        vec!["plan again: the machine or the file has changed".to_owned()]
-    }
-}

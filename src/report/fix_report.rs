@@ -176,8 +176,18 @@ mod tests {
         let state = if leaks.is_empty() { VerdictState::Holds } else { VerdictState::Leaks };
         let (one_witness, unwatched, unknown) = (Vec::new(), Vec::new(), Vec::new());
         let (cpu, limits) = (3, None);
-        let cpu = CpuVerdict { cpu, state, limits, leaks, one_witness, unwatched, unknown };
-        let verdict = Verdict { schema: 1, cpus: vec![cpu], gates: Vec::new() };
+        let cpu = CpuVerdict {
+            cpu,
+            state,
+            apart_from: None,
+            limits,
+            leaks,
+            one_witness,
+            unwatched,
+            unknown,
+        };
+        let verdict =
+            Verdict { schema: 1, cpus: vec![cpu], gates: Vec::new(), tick: Default::default() };
         FixRound { evidence, verdict, done }
     }
 

@@ -76,14 +76,6 @@ pub fn survey_boot(host: &Host) -> Machine {
     Machine { irq_default, tasks, ..read_boot(&r) }
 }
 
-/// Surveys only the cpusets. Writes nothing, and interrupts no CPU.
-#[must_use]
-pub fn survey_cpusets(host: &Host) -> Machine {
-    let r = SurveyReader::new(host);
-    let (cgroup, _) = cgroup::read_cgroup(&r, &cgroup::read_mounts(&r));
-    Machine { schema: SCHEMA, cgroup, ..Machine::default() }
-}
-
 /// The program of LinuxCNC's real-time threads.
 const RTAPI_APP: &str = "/usr/bin/rtapi_app";
 

@@ -3,7 +3,9 @@
 
 use super::channel::TracePhase;
 use super::culprit_stats::CulpritNames;
-use crate::documents::evidence::{CpuDoubt, GapAttribution, InterruptSender, InterruptionCount};
+use crate::documents::evidence::{
+    CpuDoubt, GapAttribution, InterruptSender, InterruptionCount, OwnershipEvidence,
+};
 use cpushield_linux::sys::clock::TickScale;
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +43,9 @@ pub struct TraceEvidence {
     /// The correlation with the gaps of the sampler; `None` without a sampler.
     #[serde(default)]
     pub joined: Option<GapAttribution>,
+    /// Whose the interruptions are, if that was asked and could be seen.
+    #[serde(default)]
+    pub ownership: Option<OwnershipEvidence>,
     /// The senders of interrupts from other CPUs.
     #[serde(default)]
     pub senders: Vec<InterruptSender>,
@@ -105,6 +110,7 @@ pub(super) fn build_evidence(
         whole: false,
         tracked: false,
         joined: None,
+        ownership: None,
         senders: Vec::new(),
         lost,
         skipped_bytes: phase.skipped,

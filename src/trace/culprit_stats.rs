@@ -1,12 +1,13 @@
 //! The counts of one CPU, by cause and culprit, at constant memory. Pure.
 
 use super::decode::ShortName;
+use super::ipi_senders::SentBy;
 use super::stacks::StackTable;
 use crate::causes::Cause;
 use crate::causes::culprit::{
     self, Culprit, KernelEvent, PageAccess, RaisedBy, SignalSender, TickDependency,
 };
-use crate::documents::evidence::{InterruptionCount, WitnessKind};
+use crate::documents::evidence::{InterruptionCount, IpiOrigin, WitnessKind};
 use cpushield_linux::sys::clock::TickScale;
 use cpushield_linux::sys::syscalls;
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -87,6 +88,15 @@ pub enum TracedCulprit {
     Short(&'static str),
     /// All culprits beyond the first [`ROWS_MAX`].
     Others,
+}
+
+impl TracedCulprit {
+    /// Whether it is a thread that runs softirqs.
+    #[must_use]
+    pub fn is_softirq_thread(self) -> bool {
+        let TracedCulprit::Task { comm, .. } = self else { return false };
+        comm.starts_with(b"ktimers/") || comm.starts_with(b"ksoftirqd/")
+    }
 }
 
 /// What raised a softirq or queued `irq_work`.
@@ -335,6 +345,11 @@ impl CulpritNames<'_> {
     pub(super) fn thread(&self, pid: i32) -> String {
         let comm = self.tasks.get(&pid).map_or("", |task| &task.comm);
         Culprit::task(pid, comm).to_string()
+    }
+
+    /// A sender, with the name of the task.
+    pub(super) fn origin(&self, by: SentBy) -> IpiOrigin {
+        by.origin(&|pid| self.tasks.get(&pid).map_or(String::new(), |task| task.comm.clone()))
     }
 
     fn raised_by(&self, by: SoftirqOrigin) -> RaisedBy {

@@ -14,6 +14,9 @@ const NEED_RESCHED: u64 = 0x04 | 0x02;
 /// (`TASK_REPORT`, include/linux/sched.h, 4.14 to 6.18).
 const BLOCKED: u64 = 0xff;
 
+/// `TASK_UNINTERRUPTIBLE` in `prev_state` (the same file).
+const UNINTERRUPTIBLE: u64 = 0x02;
+
 /// Priorities of real-time tasks in events: 0 is the highest, and those of other tasks are higher
 /// numbers. Tasks of SCHED_DEADLINE have -1 (include/linux/sched/prio.h, 4.17 to 6.18).
 const REAL_TIME: std::ops::Range<i32> = 0..100;
@@ -58,6 +61,8 @@ impl std::fmt::Debug for ShortName {
 pub enum TaskLeft {
     /// It waits for something, or it ended.
     Blocks,
+    /// It waits and signals do not wake it, as for a page that is read.
+    Waits,
     /// It was preempted.
     Preempted,
     /// It is a real-time task that could run, and one of lower priority runs: its CPU time was used
@@ -66,9 +71,17 @@ pub enum TaskLeft {
 }
 
 impl TaskLeft {
+    /// Whether it runs again only when it is woken.
+    #[must_use]
+    pub fn sleeps(self) -> bool {
+        matches!(self, TaskLeft::Blocks | TaskLeft::Waits)
+    }
+
     /// From `prev_state`, `prev_prio` and `next_prio`.
     fn from_fields(state: u64, priority: i32, next_priority: i32) -> TaskLeft {
-        if state & BLOCKED != 0 {
+        if state & UNINTERRUPTIBLE != 0 {
+            TaskLeft::Waits
+        } else if state & BLOCKED != 0 {
             TaskLeft::Blocks
         } else if REAL_TIME.contains(&priority) && next_priority > priority {
             TaskLeft::Overtaken
@@ -402,7 +415,7 @@ format:
                 SWITCH_6_12,
                 record(
                     64,
-                    &[(0, &[53, 1, 4]), (4, &pid), (32, &[2]), (40, b"ksoftirqd/3"), (56, &next)],
+                    &[(0, &[53, 1, 4]), (4, &pid), (32, &[1]), (40, b"ksoftirqd/3"), (56, &next)],
                 ),
             ),
         ] {

@@ -22,7 +22,7 @@ pub use breach::PhaseBreach;
 use breach::{PhaseLimit, StackOwner};
 pub use entry_text::EntryText;
 use history::EventHistory;
-pub use history::{LogEntry, LogEntryKind};
+pub use history::{LogEntry, LogEntryKind, Moment};
 pub use parts::{FinishedInterruption, PhaseStats, TraceContext, ns_to_ticks};
 use parts::{IdleSince, Interruption, InterruptionKind, NestedFrame};
 use privilege::PrivilegeLevel;
@@ -229,6 +229,9 @@ impl InterruptionTracker {
         if let Some(interruption) = self.interruption {
             // It continues: counted here with its time so far, and again in the next phase.
             self.charge_time(at);
+            if let Some(history) = &mut self.history {
+                history.cut(&self.frames, at);
+            }
             let first = self.frames.iter().find(|frame| frame.first);
             let primary = interruption.primary.or(first.map(NestedFrame::identity));
             self.count_interruption(&interruption, primary, at);
@@ -374,4 +377,4 @@ impl InterruptionTracker {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

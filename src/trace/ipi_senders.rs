@@ -8,6 +8,7 @@
 //! kernel. Several calls may arrive with one interrupt.
 
 use super::interruptions::EntryText;
+use super::side_trace::{SideEvents, SideTrace, any_cpu};
 use super::stacks::{self, SenderStacks, StackForm, StackTable};
 use crate::causes::purpose::{
     InterruptPurpose, KernelOperation, ModuleRequest, purpose_of_call_path,
@@ -20,9 +21,7 @@ use crate::documents::evidence::{
 use cpushield_linux::text::kallsyms::KernelSymbols;
 use cpushield_linux::text::trace_format::{EventField, EventFormat};
 use cpushield_linux::trace::ring_buffer::{self, LostRecords, PageLayout};
-use cpushield_linux::trace::tracefs::{
-    InstanceSettings, InstanceWatch, TraceInstance, TracePipe, Tracefs,
-};
+use cpushield_linux::trace::tracefs::Tracefs;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::HashMap;
 
@@ -31,9 +30,6 @@ const BUFFER_KIB: usize = 256;
 
 /// The most senders that are counted separately.
 const SENDERS_MAX: usize = 4096;
-
-/// The most pages read from one CPU at once.
-const PAGES_MAX: usize = 1 << 10;
 
 /// Flags of an event inside an interrupt handler (`TRACE_FLAG_HARDIRQ` and `_SOFTIRQ`,
 /// `include/linux/ trace_events.h`, 4.17 to 6.18): the interrupted task is unrelated.
@@ -110,7 +106,7 @@ const REQUESTS_MAX: usize = 1024;
 
 /// The origin of a sent interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum SentBy {
+pub enum SentBy {
     /// A task; 0 is an idle CPU.
     Task(i32),
     /// An interrupt on this CPU.
@@ -118,10 +114,28 @@ enum SentBy {
 }
 
 impl SentBy {
-    fn task(self) -> Option<i32> {
+    /// From the fields `common_flags` and `common_pid` of an event on this CPU.
+    #[must_use]
+    pub fn from_fields(flags: u64, pid: i32, cpu: usize) -> SentBy {
+        if flags & IN_INTERRUPT != 0 { SentBy::Interrupt(cpu) } else { SentBy::Task(pid) }
+    }
+
+    /// The task; `None` for an interrupt.
+    #[must_use]
+    pub fn task(self) -> Option<i32> {
         match self {
             SentBy::Task(pid) => Some(pid),
             SentBy::Interrupt(_) => None,
+        }
+    }
+
+    /// With the name of the task.
+    #[must_use]
+    pub fn origin(self, comm: &dyn Fn(i32) -> String) -> IpiOrigin {
+        match self {
+            SentBy::Interrupt(cpu) => IpiOrigin::Interrupt { cpu },
+            SentBy::Task(0) => IpiOrigin::IdleCpu,
+            SentBy::Task(pid) => IpiOrigin::Task { pid, comm: comm(pid) },
         }
     }
 }
@@ -205,7 +219,7 @@ impl SenderCounts {
     fn sent(&self, from: usize, bytes: &[u8]) -> Option<SentInterrupts> {
         let id = u16::from_le_bytes(*bytes.first_chunk()?);
         let form = self.forms.iter().find(|form| form.id == id)?;
-        let interrupt = form.flags.unsigned(bytes)? & IN_INTERRUPT != 0;
+        let flags = form.flags.unsigned(bytes)?;
         let pid = i32::try_from(form.pid.signed(bytes)?).ok()?;
         Some(SentInterrupts {
             to: form.cpu.unsigned(bytes)?,
@@ -213,7 +227,7 @@ impl SenderCounts {
                 Some(field) => Some(field.unsigned(bytes)?),
                 None => None,
             },
-            by: if interrupt { SentBy::Interrupt(from) } else { SentBy::Task(pid) },
+            by: SentBy::from_fields(flags, pid, from),
             site: form.site.unsigned(bytes)?,
             stack: None,
         })
@@ -287,11 +301,7 @@ impl SenderCounts {
             what: sent
                 .function
                 .map_or(SentIpi::Reschedule, |at| SentIpi::Call { function: symbols.name(at) }),
-            by: match sent.by {
-                SentBy::Interrupt(cpu) => IpiOrigin::Interrupt { cpu },
-                SentBy::Task(0) => IpiOrigin::IdleCpu,
-                SentBy::Task(pid) => task_origin(pid, comms),
-            },
+            by: sent.by.origin(&|pid| comms.get(&pid).cloned().unwrap_or_default()),
             site: symbols.containing(sent.site).unwrap_or_default().to_owned(),
             within: find_deferred(call_path),
             purpose,
@@ -359,13 +369,7 @@ pub fn name_calls(
 #[derive(Debug)]
 pub struct IpiSenders<'h> {
     host: &'h Host,
-    // Before the instance: it cannot be removed while its files are open.
-    pipes: Vec<(usize, TracePipe)>,
-    _instance: TraceInstance<'h>,
-    /// `None` where its files cannot be watched.
-    watch: Option<InstanceWatch>,
-    /// Whether another process may have changed what is recorded, or a page could not be read.
-    disturbed: bool,
+    trace: SideTrace<'h>,
     counts_so_far: SenderCounts,
     comms: HashMap<i32, String>,
     root: String,
@@ -394,35 +398,20 @@ impl<'h> IpiSenders<'h> {
         let stack = stack.and_then(|format| StackForm::from_format(&format));
         let request = tracefs.format(host, "module", "module_request").ok().flatten();
         let request_form = request.and_then(|format| RequestForm::from_format(&format));
-        let any = to.iter().map(|cpu| format!("cpu == {cpu}")).collect::<Vec<_>>().join(" || ");
+        let any = any_cpu("cpu", to);
         // The other event reports function calls, with the function.
         let alone = format!("callback == 0 && ({any})");
         let filters =
             [("csd", "csd_queue_cpu", any.as_str()), ("ipi", "ipi_send_cpu", alone.as_str())];
-        let online = host.read_line("/sys/devices/system/cpu/online")?;
-        let online: CpuSet =
-            online.parse().map_err(|_| BlindReason::CpuListMalformed { found: online })?;
         let events =
             [("csd", "csd_queue_cpu"), ("ipi", "ipi_send_cpu"), ("module", "module_request")];
-        let wanted = InstanceSettings {
-            cpus: &online,
-            clock,
-            events: &events[..if request_form.is_some() { 3 } else { 2 }],
-            buffer_kib: Some(BUFFER_KIB),
-            shrink: &CpuSet::new(),
-            no_work: false,
-        };
+        let events = &events[..if request_form.is_some() { 3 } else { 2 }];
+        let wanted = SideEvents { events, filters: &filters, buffer_kib: BUFFER_KIB };
         let root = tracefs.root().to_owned();
-        let mut instance = TraceInstance::with_filters(host, tracefs, &wanted, &filters)?;
+        let mut trace = SideTrace::prepare(host, tracefs, clock, &wanted)?;
         // Without stacks, only names are missing.
-        let stack_form = stack.filter(|_| instance.enable_stacks().is_ok());
-        let mut pipes = Vec::new();
-        for cpu in online.iter() {
-            pipes.push((cpu, instance.pipe(cpu)?));
-        }
-        instance.start()?;
-        let watch = instance.watch_files(&CpuSet::new(), wanted.events).ok();
-        let disturbed = watch.is_none();
+        let stack_form = stack.filter(|_| trace.enable_stacks());
+        trace.start(events)?;
         let forms = vec![call, reschedule];
         let counts_so_far = SenderCounts {
             forms,
@@ -431,31 +420,13 @@ impl<'h> IpiSenders<'h> {
             report_stacks: stacks,
             ..SenderCounts::default()
         };
-        Ok(IpiSenders {
-            host,
-            pipes,
-            _instance: instance,
-            watch,
-            disturbed,
-            counts_so_far,
-            comms: HashMap::new(),
-            root,
-        })
+        Ok(IpiSenders { host, trace, counts_so_far, comms: HashMap::new(), root })
     }
 
     /// Counts what was sent since the last call. Never waits.
     pub fn poll(&mut self) {
-        let touched = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();
-        self.disturbed |= !touched.is_empty();
-        for (cpu, pipe) in &mut self.pipes {
-            let layout = pipe.layout();
-            for _ in 0..PAGES_MAX {
-                let page = pipe.next_page();
-                self.disturbed |= page.is_err();
-                let Ok(Some(page)) = page else { break };
-                self.counts_so_far.add_page(*cpu, &layout, page);
-            }
-        }
+        let counts = &mut self.counts_so_far;
+        self.trace.poll(|cpu, layout, page| counts.add_page(cpu, layout, page));
         // Look tasks up while they are alive.
         let senders = self.counts_so_far.counts.keys().filter_map(|sent| sent.by.task());
         for pid in senders.chain(self.counts_so_far.requests.iter().map(|request| request.by)) {
@@ -494,7 +465,7 @@ impl<'h> IpiSenders<'h> {
     /// Whether some senders are missing.
     #[must_use]
     pub fn is_partial(&self) -> bool {
-        self.disturbed || self.counts_so_far.lost || self.counts_so_far.others > 0
+        self.trace.disturbed || self.counts_so_far.lost || self.counts_so_far.others > 0
     }
 }
 

@@ -54,10 +54,14 @@ mod gap_correlation;
 mod interference;
 mod interruptions;
 mod ipi_senders;
+mod ownership;
+mod ownership_watch;
 mod privilege;
 mod record_window;
 pub mod recording;
+mod relations;
 pub mod replay;
+mod side_trace;
 mod stacks;
 mod tasks;
 pub mod timeline;
@@ -82,6 +86,7 @@ use flight_recorder::FlightRecorder;
 use interference::InterferenceMonitor;
 use interruptions::TraceContext;
 use ipi_senders::IpiSenders;
+use ownership_watch::OwnershipWatch;
 pub use record_window::ReadSpan;
 use recording::RecordingSpool;
 use stacks::SenderStacks;
@@ -89,7 +94,7 @@ use std::collections::HashMap;
 use tasks::{look_up_task, ran_mostly};
 
 /// What to record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordRequest {
     /// The CPUs to watch.
     pub cpus: CpuSet,
@@ -98,6 +103,8 @@ pub struct RecordRequest {
     pub syscalls: bool,
     /// Whether to record the stack behind each event, which costs some microseconds for each event.
     pub stacks: bool,
+    /// Whether to tell the workload's own interruptions from foreign ones.
+    pub ownership: bool,
 }
 
 /// A running trace of some CPUs.
@@ -109,6 +116,8 @@ pub struct TraceRecorder<'h> {
     instance: TraceInstance<'h>,
     /// The senders of IPIs; `None` where they cannot be seen.
     senders: Option<IpiSenders<'h>>,
+    /// Whose the interruptions are; `None` if that was not asked, or cannot be seen.
+    ownership: Option<OwnershipWatch<'h>>,
     decoder: EventDecoder,
     context: TraceContext,
     symbols: KernelSymbols,
@@ -172,11 +181,23 @@ impl<'h> TraceRecorder<'h> {
             true => Err(BlindReason::CpuBusy),
         };
         let senders = senders.map_err(|reason| blind.push(BlindSpot::Senders { reason })).ok();
+        let ownership = match (order.ownership, busy) {
+            (false, _) => None,
+            (true, false) => Some(OwnershipWatch::prepare(host, &order.cpus, clock_name(tsc))),
+            (true, true) => Some(Err(BlindReason::CpuBusy)),
+        };
+        let ownership = ownership.and_then(|watch| {
+            watch.map_err(|reason| blind.push(BlindSpot::Owners { reason })).ok()
+        });
+        if ownership.is_some() {
+            channels.iter_mut().for_each(|channel| channel.tracker.keep_moments());
+        }
         Ok(TraceRecorder {
             host,
             channels,
             instance,
             senders,
+            ownership,
             decoder,
             context,
             symbols,
@@ -218,6 +239,7 @@ impl<'h> TraceRecorder<'h> {
         for channel in &mut self.channels {
             channel.tracker.workload_changed(&self.context);
         }
+        self.ownership.iter_mut().for_each(|watch| watch.set_workload(tids));
     }
 
     /// Reads the clock of the trace. Where that is not the counter, a tick is a nanosecond.
@@ -249,6 +271,10 @@ impl<'h> TraceRecorder<'h> {
             channel.stats = self.instance.stats(channel.cpu)?;
         }
         self.instance.start()?;
+        if let Some(Err(reason)) = self.ownership.as_mut().map(OwnershipWatch::start) {
+            self.blind.push(BlindSpot::Owners { reason });
+            self.ownership = None;
+        }
         let cpus = self.channels.iter().map(|channel| channel.cpu).collect();
         let events = self.events.clone();
         self.interference = Some(InterferenceMonitor::start(
@@ -279,6 +305,7 @@ impl<'h> TraceRecorder<'h> {
         if let Some(senders) = &mut self.senders {
             senders.poll();
         }
+        self.poll_ownership(now);
         if let Some(monitor) = &mut self.interference {
             monitor.poll(self.host, &self.instance);
         }
@@ -320,10 +347,11 @@ impl<'h> TraceRecorder<'h> {
                 self.blind.push(BlindSpot::SomeSenders);
             }
         }
+        self.poll_ownership(end);
         self.look_up_tasks();
         let span_ns = scale.duration_ns(end.saturating_sub(begun));
         let mut evidence = Vec::new();
-        for (channel, phase) in self.channels.iter_mut().zip(phases) {
+        for (place, (channel, phase)) in self.channels.iter_mut().zip(phases).enumerate() {
             for pid in phase.stats.rows.tasks().chain(phase.stats.silent) {
                 look_up_task(self.host, &mut self.tasks, pid);
             }
@@ -340,6 +368,8 @@ impl<'h> TraceRecorder<'h> {
             let mut found =
                 build_evidence(channel.cpu, span_ns, &phase, &names, &scale, counted, ran);
             found.joined = channel.correlator.end_phase(&names, &scale);
+            let ownership = self.ownership.as_mut();
+            found.ownership = ownership.and_then(|watch| watch.evidence(place, &names, &scale));
             found.tracked = channel.tracker.is_tracked();
             found.whole = self.syscalls || found.tracked;
             let senders = self.senders.as_ref();
@@ -377,6 +407,7 @@ impl<'h> TraceRecorder<'h> {
         if let Some(senders) = &mut self.senders {
             senders.begin_phase();
         }
+        self.ownership.iter_mut().for_each(|watch| watch.begin_phase(at));
         for channel in &mut self.channels {
             channel.runner = None;
             channel.correlator.begin_phase(at.0, self.context.ticks_per_ns);
@@ -392,8 +423,19 @@ impl<'h> TraceRecorder<'h> {
         }
     }
 
+    /// Takes what was read up to this moment. Records of other CPUs are read after it.
+    fn poll_ownership(&mut self, until: ClockTicks) {
+        let (scale, known) = (self.scale(), self.now());
+        if let Some(watch) = &mut self.ownership {
+            watch.poll(&mut self.channels, &self.context, scale, (until, known));
+        }
+    }
+
     /// Looks up the names of tasks while they are alive.
     fn look_up_tasks(&mut self) {
+        for pid in self.ownership.iter().flat_map(OwnershipWatch::tasks) {
+            look_up_task(self.host, &mut self.tasks, pid);
+        }
         for channel in &self.channels {
             for pid in channel.tracker.rows().tasks() {
                 look_up_task(self.host, &mut self.tasks, pid);

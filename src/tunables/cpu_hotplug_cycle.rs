@@ -139,10 +139,6 @@ impl Tunable for CpuHotplugCycle {
         None
     }
 
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        matches!(change, Change::CycleCpu { cpu } if shield.cpus.contains(*cpu))
-    }
-
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if !is_tickless(machine, shield) {
             return WantedChanges::Nothing(InapplicableReason::TickContinues);

@@ -1,11 +1,10 @@
 //! `fair-server`: switches off the deadline servers for ordinary tasks on the shield. Pure.
 
-use super::closed_set::sets_of_shielded;
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
@@ -80,10 +79,6 @@ impl Tunable for FairServer {
 
     fn risk(&self) -> Risk {
         Risk::Medium
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        sets_of_shielded(change, shield, FILES, "0")
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

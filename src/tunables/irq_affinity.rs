@@ -1,12 +1,11 @@
 //! `irq-affinity`: device interrupts leave the shield. Pure.
 
 use super::boot::preparable;
-use super::closed_set::keeps_off;
 use super::want::{is_evicted, keep_work_off};
 use super::{RemedyAnswer, Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, EffectTime, Outcome, Risk, ValueComparison};
+use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Irq, IrqMovability, Machine};
 use crate::documents::plan::{
@@ -87,13 +86,6 @@ impl Tunable for IrqAffinity {
 
     fn risk(&self) -> Risk {
         Risk::Low
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        let (masks, lists) =
-            ([DEFAULT, "/proc/irq/*/smp_affinity"], ["/proc/irq/*/smp_affinity_list"]);
-        keeps_off(change, shield, &masks, ValueComparison::Mask)
-            || keeps_off(change, shield, &lists, ValueComparison::List)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

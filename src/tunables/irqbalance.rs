@@ -47,10 +47,6 @@ impl Tunable for Irqbalance {
         Risk::None
     }
 
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        matches!(change, Change::BanFromIrqbalance { cpus } if *cpus == shield.cpus)
-    }
-
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let mut tasks = machine.tasks.iter().map(|placed| &placed.task);
         if !tasks.any(|task| task.comm == "irqbalance" && !task.kthread) {

@@ -60,10 +60,6 @@ impl Tunable for KeepAffinities {
         Risk::None
     }
 
-    fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        *change == Change::KeepAffinities
-    }
-
     fn wants(&self, _machine: &Machine, _shield: &Shield) -> WantedChanges {
         WantedChanges::Changes(vec![WantedChange::new(
             Change::KeepAffinities,

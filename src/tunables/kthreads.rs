@@ -1,10 +1,9 @@
 //! `kthreads`: moves kernel threads that may run anywhere off the shield. Pure.
 
-use super::closed_set::keeps_task_off;
 use super::want::keep_work_off;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, Risk};
+use crate::change::Risk;
 use crate::documents::machine::{Machine, PlacedThread};
 use crate::documents::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
 
@@ -61,10 +60,6 @@ impl Tunable for Kthreads {
 
     fn risk(&self) -> Risk {
         Risk::None
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_task_off(change, shield)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

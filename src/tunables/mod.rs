@@ -7,7 +7,6 @@
 //! an interruption.
 
 mod boot;
-mod closed_set;
 mod console_cursor_blink;
 mod cpu_hotplug_cycle;
 mod cpuset;
@@ -49,7 +48,7 @@ pub use want::WantedChange;
 
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, EffectTime, Outcome, Risk};
+use crate::change::{EffectTime, Outcome, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
 use crate::documents::machine::{CpusetGroup, Machine};
@@ -107,11 +106,6 @@ pub trait Tunable: Sync {
     /// The changes that it wants when the user requests it by name; by default the same.
     fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         self.wants(machine, shield)
-    }
-    /// Whether it can want this change for this shield, on this or another machine. This is what a
-    /// saved plan may have.
-    fn could_want(&self, _change: &Change, _shield: &Shield) -> bool {
-        false
     }
     /// What it cannot remove, with advice.
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> UnresolvedCause {

@@ -1,10 +1,9 @@
 //! `no-turbo`: CPUs keep within their nominal frequencies. Pure.
 
-use super::closed_set::sets;
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
@@ -79,11 +78,6 @@ impl Tunable for NoTurbo {
 
     fn disturbs_others(&self) -> Option<MachineWideEffect> {
         Some(MachineWideEffect::CallsCpus)
-    }
-
-    fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        let text = ValueComparison::Text;
-        sets(change, &[NO_TURBO], "1", text) || sets(change, &[BOOST], "0", text)
     }
 
     fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {

@@ -89,12 +89,6 @@ impl Tunable for OfflineSiblings {
         Some(MachineWideEffect::BringsCpusOnline)
     }
 
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        let Change::OfflineSibling { cpu, sibling } = change else { return false };
-        let working = shield.cpus.difference(&shield.idle_siblings);
-        shield.offline_siblings.contains(*cpu) && working.contains(*sibling)
-    }
-
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.topology.threads_per_core() < 2 {
             return WantedChanges::Nothing(InapplicableReason::NoSiblings);

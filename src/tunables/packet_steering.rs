@@ -1,11 +1,10 @@
 //! `rps` and `xps`: network work is not steered to the shield. Pure.
 
-use super::closed_set::cpus_off;
 use super::want::{setting, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
@@ -81,10 +80,6 @@ impl Tunable for Rps {
         Risk::Low
     }
 
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        cpus_off(change, shield, &[RPS, RPS_DEFAULT], ValueComparison::Mask).is_some()
-    }
-
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         let default = setting(machine, RPS_DEFAULT).map(|text| (RPS_DEFAULT, text));
         let files = default.into_iter().chain(settings(machine, RPS));
@@ -131,10 +126,6 @@ impl Tunable for Xps {
 
     fn optional(&self, _workload: Workload) -> Option<OffReason> {
         Some(OffReason::SendsNoWork)
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        cpus_off(change, shield, &[XPS], ValueComparison::Mask).is_some()
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -1,10 +1,9 @@
 //! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
-use super::closed_set::{sets, sets_of_shielded};
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
@@ -86,10 +85,6 @@ impl Tunable for CpuIdle {
         Some(OffReason::OnlyCostsPower)
     }
 
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        sets_of_shielded(change, shield, self.reads(), "n/a")
-    }
-
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
         if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
             return WantedChanges::Nothing(InapplicableReason::NoIdleStates);
@@ -126,12 +121,6 @@ impl Tunable for CpuGovernor {
 
     fn optional(&self, _workload: Workload) -> Option<OffReason> {
         Some(OffReason::CostsPower)
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        let [of_cpu, of_policy] = GOVERNORS;
-        sets_of_shielded(change, shield, &[of_cpu], "performance")
-            || sets(change, &[of_policy], "performance", ValueComparison::Text)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

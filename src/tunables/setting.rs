@@ -1,11 +1,10 @@
 //! [`FileSetting`]: a tunable that sets one kernel file to one value. Pure.
 
-use super::closed_set::sets;
 use super::want::{WantedChange, setting};
 use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
@@ -102,10 +101,6 @@ impl Tunable for FileSetting {
 
     fn disturbs_others(&self) -> Option<MachineWideEffect> {
         self.disturbs
-    }
-
-    fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        sets(change, self.file, self.value, self.compare)
     }
 
     fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {

@@ -1,10 +1,9 @@
 //! `tracing-buffer`: lets `verify` start a trace without waiting for a busy CPU. Pure.
 
-use super::closed_set::sets;
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, Shield};
@@ -73,12 +72,6 @@ impl Tunable for TracingBuffer {
     /// The buffer keeps its size.
     fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
         None
-    }
-
-    fn could_want(&self, change: &Change, _: &Shield) -> bool {
-        let files = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-        let files = files.map(|mount| format!("{mount}/{SWITCH}"));
-        files.iter().any(|file| sets(change, &[file], "0", ValueComparison::Again))
     }
 
     fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {

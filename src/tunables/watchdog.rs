@@ -1,11 +1,10 @@
 //! `watchdog`: switches the lockup detectors off on the shield. Pure.
 
-use super::closed_set::keeps_off;
 use super::want::{keep_work_off, setting};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, Shield};
@@ -73,10 +72,6 @@ impl Tunable for Watchdog {
 
     fn disturbed_cpus(&self, now: &str) -> Option<CpuSet> {
         now.parse().ok()
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_off(change, shield, &[CPUS], ValueComparison::List)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

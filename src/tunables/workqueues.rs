@@ -1,11 +1,10 @@
 //! `workqueues`: runs unbound work on the housekeeping CPUs. Pure.
 
-use super::closed_set::keeps_off;
 use super::want::{keep_work_off, settings};
 use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Change, Risk, ValueComparison};
+use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
@@ -65,10 +64,6 @@ impl Tunable for Workqueues {
 
     fn risk(&self) -> Risk {
         Risk::None
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        keeps_off(change, shield, &[GLOBAL, QUEUES], ValueComparison::Mask)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -46,10 +46,11 @@ fn can_interrupt(class: EntryClass, evidence: &Evidence, cpu: &CpuEvidence) -> b
     match class {
         EntryClass::UserModeExit => cpu.tracked,
         EntryClass::SystemCall | EntryClass::OtherException => {
-            evidence.workload == WatchedWorkload::Given
+            evidence.workload != WatchedWorkload::Sampler
         }
         EntryClass::PageFault | EntryClass::TaskSwitch => {
-            evidence.workload == WatchedWorkload::Given || has_watched(evidence, WitnessKind::Trace)
+            evidence.workload != WatchedWorkload::Sampler
+                || has_watched(evidence, WitnessKind::Trace)
         }
         _ => true,
     }

@@ -104,6 +104,7 @@ impl<'h> ActiveInstruments<'h> {
             cpus: order.cpus.clone(),
             syscalls: order.syscalls,
             stacks: order.stacks,
+            ownership: order.workload.as_ref().is_some_and(|it| it.kind == WatchedWorkload::Cyclic),
         };
         let trace = TraceRecorder::arm(host, &wanted).map(|mut recorder| {
             recorder.watch_privilege();
@@ -125,10 +126,7 @@ impl<'h> ActiveInstruments<'h> {
             trace,
             sampler: Err(AbsenceReason::WorkloadGiven),
             sampler_began_ns: None,
-            watched: match order.workload {
-                Some(_) => WatchedWorkload::Given,
-                None => WatchedWorkload::Sampler,
-            },
+            watched: order.workload.as_ref().map_or(WatchedWorkload::Sampler, |given| given.kind),
             doubts: Vec::new(),
             placed_threads: BTreeSet::new(),
             longest_gap: ClockTicks::default(),

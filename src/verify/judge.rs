@@ -10,12 +10,13 @@
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, GateFinding, GateLimit, HiddenTime,
-    InterruptionCount, JudgeReason, LONG_NS, Leak, LimitsKept, PositiveControl, SCHEMA,
+    InterruptionCount, JudgeReason, LONG_NS, Leak, LimitsKept, PositiveControl, SCHEMA, TickShare,
     TraceInterference, Verdict, VerdictState, WatchedWorkload, WitnessKind,
 };
-use crate::policy::VerifyLimits;
+use crate::policy::{TickLimit, VerifyLimits};
 use crate::tunables::RemedyAnswer;
 use crate::verify::class_coverage::ClassCoverage;
+use crate::verify::cyclic;
 
 /// Judges the evidence. `remedy` returns how to remove an interruption, or why that is impossible.
 #[must_use]
@@ -30,14 +31,24 @@ pub fn judge(
         let verdict = judge_cpu(evidence, cpu, limits, remedy);
         cpus.push(CpuVerdict { limits: limits_kept, ..verdict });
     }
-    Verdict { schema: SCHEMA, cpus, gates: judge_limits(evidence, &evidence.cpus, limits) }
+    let gates = judge_limits(evidence, &evidence.cpus, limits);
+    Verdict { schema: SCHEMA, cpus, gates, tick: limits.tick }
 }
 
 /// Judges the limits on these CPUs.
 fn judge_limits(evidence: &Evidence, cpus: &[CpuEvidence], limits: &VerifyLimits) -> Vec<Gate> {
     let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most, limits));
     let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns, limits));
-    entries.into_iter().chain(gap).collect()
+    let foreign = limits.max_foreign.map(|most| {
+        let mut why = Vec::new();
+        for cpu in cpus {
+            why.extend(incomplete(evidence, cpu, limits));
+            why.extend(cyclic::doubts(evidence, cpu));
+            why.extend(cyclic::missing_records(evidence, cpu));
+        }
+        cyclic::foreign_gate(cpus, most, without_repeats(why))
+    });
+    entries.into_iter().chain(gap).chain(foreign).collect()
 }
 
 /// Whether all limits are kept; `None` when there are none.
@@ -75,11 +86,12 @@ impl Verdict {
             match gate.limit {
                 GateLimit::Entries { most } => limits.max_entries = Some(most),
                 GateLimit::Gap { most_ns } => limits.max_gap_ns = Some(most_ns),
+                GateLimit::Foreign { most } => limits.max_foreign = Some(most),
                 GateLimit::Latency { .. } | GateLimit::LinuxCnc { .. } => {}
             }
         }
         let judged = judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
-        let proven: Vec<usize> = judged.holding_cpus().collect();
+        let proven: Vec<_> = judged.holding_cpus().collect();
         let kept: Vec<GateLimit> = judged.kept_limits().collect();
         let within: Vec<usize> = judged.cpus_within_limits().collect();
         self.holding_cpus().any(|cpu| !proven.contains(&cpu))
@@ -87,10 +99,10 @@ impl Verdict {
             || self.cpus_within_limits().any(|cpu| !within.contains(&cpu))
     }
 
-    /// The CPUs that hold.
-    fn holding_cpus(&self) -> impl Iterator<Item = usize> {
+    /// The CPUs that hold, and apart from what.
+    fn holding_cpus(&self) -> impl Iterator<Item = (usize, Option<TickShare>)> {
         let holding = self.cpus.iter().filter(|cpu| cpu.state == VerdictState::Holds);
-        holding.map(|cpu| cpu.cpu)
+        holding.map(|cpu| (cpu.cpu, cpu.apart_from))
     }
 
     /// The CPUs on which all limits are certainly kept.
@@ -105,11 +117,15 @@ impl Verdict {
     }
 
     /// Whether the verdict is positive: every limit certainly held or, without limits, every CPU
-    /// holds.
+    /// holds, without a tick unless that is allowed.
     #[must_use]
     pub fn holds(&self) -> bool {
         if self.gates.is_empty() {
-            !self.cpus.is_empty() && self.cpus.iter().all(|cpu| cpu.state == VerdictState::Holds)
+            let allowed = self.tick == TickLimit::Allowed;
+            let holds = |cpu: &CpuVerdict| {
+                cpu.state == VerdictState::Holds && (allowed || cpu.apart_from.is_none())
+            };
+            !self.cpus.is_empty() && self.cpus.iter().all(holds)
         } else {
             self.gates.iter().all(|gate| gate.held == Some(true))
         }
@@ -130,19 +146,18 @@ fn judge_cpu(
     limits: &VerifyLimits,
     remedy: &dyn Fn(&InterruptionCount) -> RemedyAnswer,
 ) -> CpuVerdict {
-    let leaks: Vec<Leak> = cpu
-        .interruptions
-        .iter()
-        .filter(|row| row.count > 0 || row.nested > 0)
-        .map(|row| leak_of_row(row, remedy(row)))
-        .collect();
-    let unreliable = unreliable_instruments(evidence, cpu);
+    let leaks = cyclic::counted_rows(evidence, cpu);
+    let leaks: Vec<Leak> = leaks.iter().map(|row| leak_of_row(row, remedy(row))).collect();
+    let mut unreliable = unreliable_instruments(evidence, cpu);
+    // Nothing was interrupted by what hit the idle loop.
+    unreliable.extend(idle_cpu(evidence, cpu));
+    unreliable.extend(cyclic::missing_records(evidence, cpu));
     let mut unknown = unreliable.clone();
     unknown.extend(doubtful_figures(cpu));
     unknown.extend(unnamed_gaps(evidence, cpu));
     unknown.extend(gaps_not_compared(evidence, cpu));
     unknown.extend(ended_early(evidence));
-    unknown.extend(idle_cpu(evidence, cpu));
+    unknown.extend(cyclic::doubts(evidence, cpu));
     if leaks.is_empty() {
         unknown.extend(missing_proof(evidence, cpu));
     }
@@ -155,7 +170,9 @@ fn judge_cpu(
         (true, true, true) => VerdictState::Holds,
     };
     let ClassCoverage { one_witness, unwatched } = coverage;
-    CpuVerdict { cpu: cpu.cpu, state, limits: None, leaks, one_witness, unwatched, unknown }
+    let apart_from = cyclic::tick_share(cpu).filter(|_| state == VerdictState::Holds);
+    let (cpu, limits) = (cpu.cpu, None);
+    CpuVerdict { cpu, state, apart_from, limits, leaks, one_witness, unwatched, unknown }
 }
 
 /// How many interferences are listed as reasons; the evidence contains all of them.
@@ -212,6 +229,7 @@ const ROUNDING_NS: u64 = 20_000_000;
 
 /// A given workload was to be watched, but nothing ran that could have been interrupted.
 fn idle_cpu(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
+    // A program that sleeps has to be activated often enough instead.
     let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == WatchedWorkload::Given)?;
     (idle_ns > 0 && idle_ns.saturating_add(ROUNDING_NS) >= evidence.span_ns)
         .then_some(JudgeReason::CpuIdle)
@@ -225,7 +243,9 @@ fn missing_proof(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
     }
     let Some(no_trace) = absence(evidence, WitnessKind::Trace) else { return why };
     match (evidence.workload, &cpu.gaps) {
-        (WatchedWorkload::Given, _) => why.push(JudgeReason::WorkloadUnseen { no_trace }),
+        (WatchedWorkload::Given | WatchedWorkload::Cyclic, _) => {
+            why.push(JudgeReason::WorkloadUnseen { no_trace });
+        }
         (WatchedWorkload::Sampler, None) => why.push(JudgeReason::NothingWatched { no_trace }),
         (WatchedWorkload::Sampler, Some(gaps)) if gaps.count > 0 => {
             why.push(JudgeReason::GapsUnexplained { count: gaps.count, no_trace });
@@ -330,10 +350,10 @@ fn entries_gate(
         why.extend(incomplete(evidence, cpu, limits));
         match (&no_trace, cpu.entries) {
             (_, None) => why.push(JudgeReason::NoEntryCounter),
-            (Some(no_trace), _) if evidence.workload == WatchedWorkload::Given => {
+            (Some(no_trace), _) if evidence.workload != WatchedWorkload::Sampler => {
                 why.push(JudgeReason::WorkloadUnseen { no_trace: no_trace.clone() });
             }
-            _ if evidence.workload == WatchedWorkload::Given && !cpu.whole => {
+            _ if evidence.workload != WatchedWorkload::Sampler && !cpu.whole => {
                 why.push(JudgeReason::SyscallsNotCounted);
             }
             (None, Some(_)) => why.extend(interrupts_without_event(cpu, most)),
@@ -425,7 +445,7 @@ fn escape_reasons(
             let began = cpu.interruptions.iter().filter(|row| row.count > 0);
             let untimed = began.filter(|row| row.max_ns.is_none()).map(|row| row.cause);
             why.extend(untimed.map(|cause| JudgeReason::DurationUnknown { cause }));
-            if evidence.workload == WatchedWorkload::Given && !cpu.whole {
+            if evidence.workload != WatchedWorkload::Sampler && !cpu.whole {
                 why.push(JudgeReason::SyscallsNotCounted);
             }
             why.extend(hidden_time(evidence, cpu));
@@ -538,6 +558,7 @@ pub(crate) mod examples {
                 steal_ns: Some(0),
                 idle_ns: Some(0),
                 smis: Some(0),
+                ownership: None,
                 joined: Some(GapAttribution::default()),
                 senders: Vec::new(),
                 tracked: true,
@@ -566,8 +587,8 @@ mod tests {
     use crate::change::EffectTime;
     use crate::documents::evidence::{
         BlindWitness, ControlAt, CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart,
-        GapStatistics, MissedControl, ProgramEnd, ProvokeFailure, ProvokeMethod, ProvokedIpis,
-        WorkloadEnd,
+        GapStatistics, MissedControl, OwnedRow, Owner, OwnerSum, OwnershipEvidence, ProgramEnd,
+        ProvokeFailure, ProvokeMethod, ProvokedIpis, WorkloadEnd,
     };
     use crate::documents::remedy::Remedy;
 
@@ -668,7 +689,7 @@ mod tests {
         let guest = with(dark(None), |e| e.guest = Some(true));
         assert_eq!(state(&guest), (VerdictState::Holds, Vec::new()));
         let limits =
-            VerifyLimits { max_entries: None, max_gap_ns: Some(20_000), two_witnesses: false };
+            VerifyLimits { max_entries: None, max_gap_ns: Some(20_000), ..VerifyLimits::default() };
         assert_eq!(judge(&guest, &limits, &|_| RemedyAnswer::Unknown).gates[0].held, Some(false));
     }
 
@@ -678,8 +699,11 @@ mod tests {
             let evidence = with(clean(), |e| {
                 e.cpus[0].interruptions.push(row(Cause::Tick, 1, Some(traced_ns)));
             });
-            let limits =
-                VerifyLimits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
+            let limits = VerifyLimits {
+                max_entries: None,
+                max_gap_ns: Some(5_000),
+                ..VerifyLimits::default()
+            };
             judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates[0].held
         };
         assert_eq!((held(4_000), held(8_000)), (Some(true), Some(false)));
@@ -697,8 +721,11 @@ mod tests {
                     .push(InterruptionCount { nested: 3, ..row(Cause::Softirq, 0, None) });
                 change(e);
             });
-            let limits =
-                VerifyLimits { max_entries: None, max_gap_ns: Some(5_000), two_witnesses: false };
+            let limits = VerifyLimits {
+                max_entries: None,
+                max_gap_ns: Some(5_000),
+                ..VerifyLimits::default()
+            };
             let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
@@ -735,9 +762,7 @@ mod tests {
         let syscalls = |e: &mut Evidence| e.cpus[0].whole = false;
         assert_eq!(
             gate(&syscalls),
-            unknown(
-                "system calls of the workload are entries too, but were not counted: use --syscalls"
-            )
+            unknown("system calls are entries too, but were not counted: use --syscalls")
         );
     }
 
@@ -753,8 +778,11 @@ mod tests {
                 };
                 e.cpus[0].interruptions = vec![counted(Cause::Unattributed), counted(Cause::Steal)];
             });
-            let limits =
-                VerifyLimits { max_entries: Some(most), max_gap_ns: None, two_witnesses: false };
+            let limits = VerifyLimits {
+                max_entries: Some(most),
+                max_gap_ns: None,
+                ..VerifyLimits::default()
+            };
             let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
@@ -808,7 +836,8 @@ mod tests {
         let (_, why) = state(&interfered(9));
         assert_eq!(why.len(), 5);
         assert_eq!(why[4], "and 5 more changes to what the trace records");
-        let limits = VerifyLimits { max_entries: Some(10), max_gap_ns: None, two_witnesses: false };
+        let limits =
+            VerifyLimits { max_entries: Some(10), max_gap_ns: None, ..VerifyLimits::default() };
         assert_eq!(judge(&interfered(1), &limits, &|_| RemedyAnswer::Unknown).gates[0].held, None);
     }
 
@@ -921,8 +950,11 @@ mod tests {
         // A leak before its end stays a leak; what came after its end does not count.
         assert_eq!(state(&tick(after(2_840_000))), (VerdictState::Leaks, vec![short.clone()]));
         assert_eq!(state(&tick(after(0))), (VerdictState::Unknown, vec![late.clone()]));
-        let limits =
-            VerifyLimits { max_entries: Some(1), max_gap_ns: Some(5_000), two_witnesses: false };
+        let limits = VerifyLimits {
+            max_entries: Some(1),
+            max_gap_ns: Some(5_000),
+            ..VerifyLimits::default()
+        };
         for (after_ns, held, why) in [
             (2_840_000, None, vec![short]),
             (0, None, vec![late]),
@@ -933,7 +965,8 @@ mod tests {
             assert_eq!(verdict.gates[1].held, held);
             assert_eq!(verdict.holds(), held == Some(true));
         }
-        let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
+        let limits =
+            VerifyLimits { max_entries: Some(0), max_gap_ns: None, ..VerifyLimits::default() };
         let verdict = judge(&tick(after(2_840_000)), &limits, &|_| RemedyAnswer::Unknown);
         assert_eq!(verdict.gates[0].held, Some(false), "a limit that was broken stays broken");
     }
@@ -972,7 +1005,8 @@ mod tests {
         let leaks =
             vec![Leak { interruptions: tick, remedy: Some(remedy), why_none: None, device: None }];
         let cpu = CpuVerdict { leaks, state: VerdictState::Leaks, ..verdict.cpus[0].clone() };
-        assert_eq!(verdict, Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() });
+        let (schema, cpus, gates) = (SCHEMA, vec![cpu], Vec::new());
+        assert_eq!(verdict, Verdict { schema, cpus, gates, tick: TickLimit::Counts });
         let nested = with(clean(), |e| {
             e.cpus[0]
                 .interruptions
@@ -983,7 +1017,8 @@ mod tests {
 
     #[test]
     fn an_idle_cpu_proves_nothing_about_a_given_workload() {
-        let limits = VerifyLimits { max_entries: Some(0), max_gap_ns: None, two_witnesses: false };
+        let limits =
+            VerifyLimits { max_entries: Some(0), max_gap_ns: None, ..VerifyLimits::default() };
         let judged = |workload, idle_ns| {
             let evidence = with(clean(), |e| {
                 (e.workload, e.cpus[0].idle_ns) = (workload, idle_ns);
@@ -991,6 +1026,15 @@ mod tests {
             let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             (state(&evidence).0, verdict.gates[0].held)
         };
+        let hit = with(clean(), |e| {
+            (e.workload, e.cpus[0].idle_ns) = (WatchedWorkload::Given, Some(1_000_000_000));
+            e.cpus[0].interruptions.push(row(Cause::Tick, 2, None));
+        });
+        assert_eq!(
+            state(&hit).0,
+            VerdictState::Unknown,
+            "what hit the idle loop disturbed nothing"
+        );
         let held = (VerdictState::Holds, Some(true));
         assert_eq!(
             judged(WatchedWorkload::Given, Some(985_000_000)),
@@ -1004,6 +1048,73 @@ mod tests {
     }
 
     #[test]
+    fn of_a_cyclic_program_only_what_is_foreign_leaks() {
+        let owned = |owner, harmless, cause| OwnedRow {
+            owner,
+            harmless,
+            cause,
+            culprit: Culprit::Unknown,
+            by: None,
+            same_process: false,
+            count: 2,
+            time_ns: 10,
+            max_ns: 5,
+        };
+        let own = owned(Owner::Own, false, Cause::Hrtimer);
+        let tick = owned(Owner::Tick, false, Cause::Tick);
+        let (lost, harmless) = (owned(Owner::Unassigned, false, Cause::Hrtimer), true);
+        let foreign = owned(Owner::Foreign, false, Cause::Irq);
+        let (holds, leaks, unknown) =
+            (VerdictState::Holds, VerdictState::Leaks, VerdictState::Unknown);
+        let foreign_asleep = owned(Owner::Foreign, harmless, Cause::Irq);
+        for (rows, activations, partial, expected, success, all_foreign) in [
+            (vec![own.clone()], 100, false, holds, [true, true], 0),
+            (vec![own.clone(), tick.clone()], 100, false, holds, [false, true], 0),
+            (vec![own.clone(), foreign_asleep], 100, false, holds, [true, true], 2),
+            (vec![own.clone(), foreign.clone()], 100, false, leaks, [false, false], 2),
+            (vec![foreign.clone()], 3, false, leaks, [false, false], 2),
+            (vec![foreign], 100, true, unknown, [false, false], 2),
+            (vec![own.clone(), lost], 100, false, unknown, [false, false], 0),
+            (vec![own.clone()], 99, false, unknown, [false, false], 0),
+            (vec![own], 100, true, unknown, [false, false], 0),
+        ] {
+            let sums = rows.iter().map(|row| OwnerSum {
+                owner: row.owner,
+                harmless: row.harmless,
+                count: row.count,
+                time_ns: row.time_ns,
+                max_ns: row.max_ns,
+            });
+            let seen = OwnershipEvidence {
+                sums: sums.collect(),
+                rows: rows.clone(),
+                activations,
+                delays: Default::default(),
+                partial,
+            };
+            let evidence = with(clean(), |e| {
+                (e.workload, e.cpus[0].ownership) = (WatchedWorkload::Cyclic, Some(seen));
+                e.cpus[0].interruptions.push(row(Cause::Hrtimer, 9, Some(10)));
+            });
+            let judged = |limits| judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+            for (tick, success) in [TickLimit::Counts, TickLimit::Allowed].into_iter().zip(success)
+            {
+                let verdict = judged(VerifyLimits { tick, ..VerifyLimits::default() });
+                assert_eq!(
+                    (verdict.cpus[0].state, verdict.holds()),
+                    (expected, success),
+                    "{rows:?}"
+                );
+                assert!(!verdict.claims_more_than(&evidence));
+            }
+            let gate = judged(VerifyLimits { max_foreign: Some(1), ..VerifyLimits::default() });
+            assert_eq!(gate.gates[0].held == Some(false), all_foreign > 1 && !partial, "{rows:?}");
+        }
+        let blind = with(clean(), |e| e.workload = WatchedWorkload::Cyclic);
+        assert_eq!(state(&blind).0, unknown, "it could not be seen whose they were");
+    }
+
+    #[test]
     fn each_cpu_is_judged_by_its_own_figures_and_every_limit() {
         let evidence = with(clean(), |e| {
             let busy = CpuEvidence { cpu: 4, entries: Some(10), ..e.cpus[0].clone() };
@@ -1011,7 +1122,7 @@ mod tests {
             e.cpus.extend([busy, lost]);
         });
         let kept = |max_entries, max_gap_ns| {
-            let limits = VerifyLimits { max_entries, max_gap_ns, two_witnesses: false };
+            let limits = VerifyLimits { max_entries, max_gap_ns, ..VerifyLimits::default() };
             let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
             verdict.cpus.iter().map(|cpu| cpu.limits).collect::<Vec<_>>()
         };
@@ -1025,9 +1136,12 @@ mod tests {
     #[test]
     fn limits_are_held_broken_or_unknown() {
         let entries =
-            |n| VerifyLimits { max_entries: Some(n), max_gap_ns: None, two_witnesses: false };
-        let gap =
-            |ns| VerifyLimits { max_entries: None, max_gap_ns: Some(ns), two_witnesses: false };
+            |n| VerifyLimits { max_entries: Some(n), max_gap_ns: None, ..VerifyLimits::default() };
+        let gap = |ns| VerifyLimits {
+            max_entries: None,
+            max_gap_ns: Some(ns),
+            ..VerifyLimits::default()
+        };
         let ten = || {
             with(clean(), |e| {
                 e.cpus[0].entries = Some(10);

@@ -16,6 +16,7 @@
 
 mod class_coverage;
 mod control;
+mod cyclic;
 mod instruments;
 pub(crate) mod judge;
 mod observations;

@@ -1,6 +1,6 @@
 //! What to watch, how the watch reports its progress, and why it may fail.
 
-use crate::documents::evidence::ProgramEnd;
+use crate::documents::evidence::{ProgramEnd, WatchedWorkload};
 use crate::policy::VerifyLimits;
 use crate::trace::recording::TraceRecording;
 use cpushield_linux::CpuSet;
@@ -99,6 +99,8 @@ pub struct GivenWorkload<'a> {
     pub threads: &'a dyn Fn() -> Vec<i32>,
     /// Returns how it ended; `None` while it runs. The watch ends with it.
     pub ended: &'a dyn Fn() -> Option<ProgramEnd>,
+    /// As what it is judged: of a cyclic one, only foreign interruptions count.
+    pub kind: WatchedWorkload,
 }
 
 impl fmt::Debug for GivenWorkload<'_> {
@@ -230,7 +232,7 @@ mod tests {
         let limits = |max_entries, max_gap_ns| VerifyLimits {
             max_entries,
             max_gap_ns,
-            two_witnesses: false,
+            ..VerifyLimits::default()
         };
         let worst = |entries, gap_ns| WorstSoFar { entries, gap_ns };
         for (worst, limits, broken) in [

@@ -63,7 +63,7 @@ fn check_saved_plan(work: &WorkContext<'_>, plan: &Plan) -> Result<(), Failure> 
     if let Some(old) = &old {
         remove_shield(&mut machine, &work.host, &work.store, old)?;
     }
-    check_saved(&machine, plan, &live, &|path| work.host.exists(path))?;
+    check_saved(&machine, plan, &live)?;
     match &plan.operators {
         Some(operators) => check_accounts(&work.host, operators),
         None => Ok(()),

@@ -134,10 +134,8 @@ fn start_trace<'h>(ui: &Ui, host: &'h Host, cpus: &CpuSet) -> Option<TraceRecord
         ui.warn("no trace, because no CPU is shielded; name CPUs with --cpus");
         return None;
     }
-    let armed = TraceRecorder::arm(
-        host,
-        &RecordRequest { cpus: cpus.clone(), syscalls: false, stacks: false },
-    );
+    let armed =
+        TraceRecorder::arm(host, &RecordRequest { cpus: cpus.clone(), ..RecordRequest::default() });
     let started = armed.map_err(|absent| absent.to_string()).and_then(|mut recorder| {
         recorder.start().map_err(|error| error.to_string())?;
         Ok(recorder)

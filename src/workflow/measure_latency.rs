@@ -2,7 +2,7 @@
 
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::load_options::LoadOptions;
-use super::shield_options::read_policy_limits;
+use super::shield_options::read_policy_shield;
 use super::trace_disturbance::check_disturbance;
 use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
@@ -89,8 +89,8 @@ pub fn read_limits(
     shield: Option<&str>,
     given: LatencyLimits,
 ) -> Result<LatencyLimits, Failure> {
-    let limits = read_policy_limits(host, policy, shield)?;
-    Ok(limits.map_or(given, |limits| given.or(limits.of_latency())))
+    let policy = read_policy_shield(host, policy, shield)?;
+    Ok(policy.map_or(given, |policy| given.or(policy.limits.of_latency())))
 }
 
 /// The CPUs to measure, with their shield and the load.

@@ -462,7 +462,12 @@ mod tests {
     }
 
     fn verdict() -> Verdict {
-        Verdict { schema: evidence::SCHEMA, cpus: Vec::new(), gates: Vec::new() }
+        Verdict {
+            schema: evidence::SCHEMA,
+            cpus: Vec::new(),
+            gates: Vec::new(),
+            tick: Default::default(),
+        }
     }
 
     /// As an older version printed it; newer fields have defaults.

@@ -11,8 +11,8 @@ use crate::documents::machine::Machine;
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
-    DEFAULT_PATH, DisturbanceConsent, OperatorName, OperatorPolicy, PolicyFile, PolicyLimits,
-    ShareLevel, ShieldOperators, ShieldRequest, Siblings, VerifyLimits, Workload, line_of,
+    DEFAULT_PATH, DisturbanceConsent, OperatorName, OperatorPolicy, PolicyFile, ShareLevel,
+    ShieldOperators, ShieldPolicy, ShieldRequest, Siblings, VerifyLimits, Workload, line_of,
 };
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
@@ -415,16 +415,16 @@ pub fn switchable_names() -> Vec<&'static str> {
     switch_names()
 }
 
-/// Reads the limits of a shield in a policy file; `None` without a file. `shield` names one of
+/// Reads a shield of a policy file; `None` without a file. `shield` names one of
 /// several in it.
 ///
 /// # Errors
 /// The policy cannot be read, or has no such shield.
-pub fn read_policy_limits(
+pub fn read_policy_shield(
     host: &Host,
     policy: Option<&Path>,
     shield: Option<&str>,
-) -> Result<Option<PolicyLimits>, Failure> {
+) -> Result<Option<ShieldPolicy>, Failure> {
     let Some(file) = policy else { return Ok(None) };
     let name = file.display().to_string();
     let policy = read_policy(&read_file(&host.user_files(), file)?, &name)?;
@@ -436,7 +436,7 @@ pub fn read_policy_limits(
             _ => failure,
         }
     })?;
-    Ok(Some(found.limits))
+    Ok(Some(found.clone()))
 }
 
 /// Parses a policy file and checks that every tunable in it exists.

@@ -3,6 +3,7 @@
 use crate::change::EffectTime;
 use crate::documents::evidence::{Verdict, VerdictState};
 use crate::failure::{Failure, FailureKind};
+use crate::policy::TickLimit;
 use cpushield_linux::CpuSet;
 
 /// What a verdict is about.
@@ -79,6 +80,11 @@ pub fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
             parts.push(format!("{text} {cpus}"));
         }
     }
+    let ticking = verdict.cpus.iter().filter(|cpu| cpu.apart_from.is_some());
+    let ticking: CpuSet = ticking.map(|cpu| cpu.cpu).collect();
+    if !ticking.is_empty() && verdict.tick == TickLimit::Counts {
+        parts.push(format!("only the tick interrupts CPU {ticking} (--tick allowed accepts it)"));
+    }
     parts.join("; ")
 }
 
@@ -98,13 +104,15 @@ mod tests {
         let cpu = CpuVerdict {
             cpu: 1,
             state: VerdictState::Leaks,
+            apart_from: None,
             limits: None,
             leaks: Vec::new(),
             one_witness: Vec::new(),
             unwatched: Vec::new(),
             unknown: Vec::new(),
         };
-        let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
+        let verdict =
+            Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new(), tick: TickLimit::Counts };
         assert_eq!(summary(&verdict, VerdictSubject::Shield), "the shield leaks on CPU 1");
         let text = summary(&verdict, VerdictSubject::Cpus);
         assert_eq!(text, "the kernel interrupts unshielded CPU 1");
@@ -143,8 +151,22 @@ mod tests {
         ] {
             let (limits, state) = (None, VerdictState::Leaks);
             let (one_witness, unwatched, unknown) = (Vec::new(), Vec::new(), Vec::new());
-            let cpu = CpuVerdict { cpu: 3, state, limits, leaks, one_witness, unwatched, unknown };
-            let verdict = Verdict { schema: SCHEMA, cpus: vec![cpu], gates: Vec::new() };
+            let cpu = CpuVerdict {
+                cpu: 3,
+                state,
+                apart_from: None,
+                limits,
+                leaks,
+                one_witness,
+                unwatched,
+                unknown,
+            };
+            let verdict = Verdict {
+                schema: SCHEMA,
+                cpus: vec![cpu],
+                gates: Vec::new(),
+                tick: TickLimit::Counts,
+            };
             assert_eq!(check(&verdict, subject).unwrap_err().hints, expected);
         }
     }

@@ -2,10 +2,10 @@
 
 use super::checkpoint::mention_saving;
 use super::machine_survey::survey_shielded;
-use super::shield_options::read_policy_limits;
+use super::shield_options::read_policy_shield;
 use super::trace_disturbance::check_disturbance;
 use super::watch_checkpoint::WatchCheckpoint;
-use super::watch_request::{WatchRequest, WatchedProgram};
+use super::watch_request::{WatchRequest, WatchedProgram, WatchedTasks};
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
@@ -17,7 +17,7 @@ use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::observe;
 use crate::plan::plan;
-use crate::policy::{ShieldRequest, Siblings, VerifyLimits};
+use crate::policy::{ShieldRequest, Siblings, VerifyLimits, Workload};
 use crate::run::{RunError, check_move};
 use crate::survey::survey;
 use crate::trace::recording::TraceRecording;
@@ -77,7 +77,7 @@ impl<'a> VerifySession<'a> {
     /// The CPUs cannot be watched, or a file cannot be written.
     pub fn prepare(
         work: &'a WorkContext<'a>,
-        request: WatchRequest,
+        mut request: WatchRequest,
     ) -> Result<VerifySession<'a>, Failure> {
         if request.before_breach.is_some() && request.limits == VerifyLimits::default() {
             return Err(Failure::usage("--stop-on-breach needs a limit")
@@ -87,6 +87,7 @@ impl<'a> VerifySession<'a> {
         let files = work.host.user_files();
         request.export_files().try_for_each(|file| files.check_writable(file))?;
         let target = find_target(work, &request)?;
+        judge_as_cyclic(&work.host, &target, &mut request)?;
         check_disturbance(work, &target.cpus, request.disturbance)?;
         if request.program == WatchedProgram::Sampler {
             check_sampler_cpus(work, &target)?;
@@ -150,14 +151,13 @@ impl<'a> VerifySession<'a> {
     fn watch(&self) -> Result<(Evidence, Option<TraceRecording>), Failure> {
         let VerifySession { work, request, target, .. } = self;
         let WorkContext { ui, host, .. } = work;
-        let limits = &request.limits;
         let recording = RefCell::new(None);
         let keep_recording = |taken| *recording.borrow_mut() = Some(taken);
         let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
         let bar = ui.bar();
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
-            limits.max_gap_ns.map_or(COUNTED_GAP_NS, |most| most.clamp(1, COUNTED_GAP_NS));
+            request.limits.max_gap_ns.map_or(COUNTED_GAP_NS, |most| most.clamp(1, COUNTED_GAP_NS));
         let cgroup = self.find_group()?;
         let evidence = verify::watch(
             host,
@@ -177,14 +177,15 @@ impl<'a> VerifySession<'a> {
                     },
                     threads: &|| match program.borrow().as_ref() {
                         Some(program) => program.threads(host),
-                        None => find_workload_threads(host, target),
+                        None => find_workload_threads(host, target, &request.tasks),
                     },
                     ended: &|| how_program_ended(&program),
+                    kind: request.kind(),
                 }),
                 stacks: request.stacks,
                 until: request
                     .before_breach
-                    .map(|before| UntilBreach { limits: *limits, before_ns: nanos(before) }),
+                    .map(|before| UntilBreach { limits: request.limits, before_ns: nanos(before) }),
                 keep: request
                     .export_files()
                     .next()
@@ -207,7 +208,7 @@ impl<'a> VerifySession<'a> {
         bar.end();
         if request.before_breach.is_some()
             && let Ok(evidence) = &evidence
-            && (evidence.breach.is_some() || worst.get().breaks(limits))
+            && (evidence.breach.is_some() || worst.get().breaks(&request.limits))
         {
             ui.status("stopped the watch because a limit was exceeded");
         }
@@ -263,7 +264,8 @@ impl<'a> VerifySession<'a> {
     }
 }
 
-/// The given limits; those of the policy for the rest. `shield` names one of several in it.
+/// The given limits; those of the policy for the rest, and its workload if that is cyclic. `shield`
+/// names one of several in it.
 ///
 /// # Errors
 /// The policy cannot be read, or has no such shield.
@@ -272,14 +274,17 @@ pub fn read_limits(
     policy: Option<&Path>,
     shield: Option<&str>,
     given: VerifyLimits,
-) -> Result<VerifyLimits, Failure> {
-    let Some(limits) = read_policy_limits(host, policy, shield)? else { return Ok(given) };
-    let limits = limits.of_verify();
-    Ok(VerifyLimits {
+) -> Result<(VerifyLimits, Option<Workload>), Failure> {
+    let Some(policy) = read_policy_shield(host, policy, shield)? else { return Ok((given, None)) };
+    let limits = policy.limits.of_verify();
+    let limits = VerifyLimits {
         max_entries: given.max_entries.or(limits.max_entries),
         max_gap_ns: given.max_gap_ns.or(limits.max_gap_ns),
+        max_foreign: given.max_foreign.or(limits.max_foreign),
+        tick: given.tick.max(limits.tick),
         ..limits
-    })
+    };
+    Ok((limits, Some(policy.workload).filter(|workload| *workload == Workload::Cyclic)))
 }
 
 /// Finds the CPUs to watch, and checks that the program can be started.
@@ -301,6 +306,35 @@ fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTa
         })?;
     }
     Ok(target)
+}
+
+/// Judges the workload as that of the shield. The programs of a cyclic one are watched, not the
+/// busy loop.
+fn judge_as_cyclic(
+    host: &Host,
+    target: &WatchTarget,
+    request: &mut WatchRequest,
+) -> Result<(), Failure> {
+    let shield = target.active.as_ref().filter(|_| target.own_shield().is_some());
+    request.workload = request.workload.or(shield.map(|plan| plan.shield.workload));
+    if request.workload != Some(Workload::Cyclic) {
+        if request.limits.max_foreign.is_some() {
+            return Err(Failure::usage("--max-foreign needs a cyclic workload")
+                .hint("if the program sleeps and wakes up: --workload cyclic"));
+        }
+        return Ok(());
+    }
+    if request.program == WatchedProgram::Sampler {
+        request.program = WatchedProgram::Running;
+    }
+    if request.program == WatchedProgram::Running
+        && find_workload_threads(host, target, &request.tasks).is_empty()
+    {
+        return Err(Failure::machine(format!("no program runs on CPU {}", target.cpus))
+            .hint("start one in the shield: cpushield run -- PROGRAM")
+            .hint("or watch the busy loop: cpushield verify --workload polling"));
+    }
+    Ok(())
 }
 
 /// Checks for programs of the shield on the watched CPUs. The gap sampler would take half of the
@@ -411,9 +445,14 @@ pub(super) fn run_arguments(
     args
 }
 
-/// Finds the threads of the workload: those in the shield's cgroup. If there are none, all user
-/// threads that are confined to the watched CPUs.
-fn find_workload_threads(host: &Host, target: &WatchTarget) -> Vec<i32> {
+/// Finds the threads of the workload: the named ones, or those in the shield's cgroup. If there are
+/// none, all user threads that are confined to the watched CPUs.
+fn find_workload_threads(host: &Host, target: &WatchTarget, named: &WatchedTasks) -> Vec<i32> {
+    if *named != WatchedTasks::default() {
+        let threads = |pid: &i32| host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+        let threads = named.pids.iter().flat_map(threads).filter_map(|name| name.parse().ok());
+        return threads.chain(named.tids.iter().copied()).collect();
+    }
     if let Some(members) = target.place.as_ref().and_then(|place| place.members(host).ok())
         && !members.is_empty()
     {

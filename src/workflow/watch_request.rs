@@ -1,7 +1,7 @@
 //! What `verify` is asked for: [`WatchRequest`].
 
-use crate::documents::evidence::WatchOptions;
-use crate::policy::{DisturbanceConsent, VerifyLimits};
+use crate::documents::evidence::{WatchOptions, WatchedWorkload};
+use crate::policy::{DisturbanceConsent, VerifyLimits, Workload};
 use cpushield_linux::CpuSet;
 use cpushield_linux::sys::clock::nanos;
 use std::ffi::OsString;
@@ -21,6 +21,10 @@ pub struct WatchRequest {
     pub limits: VerifyLimits,
     /// What runs on the CPUs.
     pub program: WatchedProgram,
+    /// The workload to judge it as; that of the active shield if `None`.
+    pub workload: Option<Workload>,
+    /// The processes and threads to watch instead of all in the shield.
+    pub tasks: WatchedTasks,
     /// Whether system calls are traced.
     pub syscalls: bool,
     /// Whether the trace may interrupt other shields.
@@ -53,10 +57,27 @@ impl WatchRequest {
         }
     }
 
+    /// As what a program is judged.
+    pub(super) fn kind(&self) -> WatchedWorkload {
+        match self.workload {
+            Some(Workload::Cyclic) => WatchedWorkload::Cyclic,
+            _ => WatchedWorkload::Given,
+        }
+    }
+
     /// The files that the trace is exported to.
     pub(super) fn export_files(&self) -> impl Iterator<Item = &Path> {
         self.trace_dat.iter().chain(&self.perfetto).map(PathBuf::as_path)
     }
+}
+
+/// The processes and threads that are the workload; without any, all threads in the shield are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WatchedTasks {
+    /// Processes, with all their threads.
+    pub pids: Vec<i32>,
+    /// Threads.
+    pub tids: Vec<i32>,
 }
 
 /// What runs on the watched CPUs.

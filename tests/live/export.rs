@@ -243,7 +243,7 @@ fn trace_cmd_and_the_evidence_agree_on_a_live_recording() {
     let cpus: CpuSet = sched::affinity(0).unwrap().last().into_iter().collect();
     let mut recorder = match TraceRecorder::arm(
         &host,
-        &RecordRequest { cpus: cpus.clone(), syscalls: false, stacks: false },
+        &RecordRequest { cpus: cpus.clone(), ..RecordRequest::default() },
     ) {
         Ok(recorder) => recorder,
         Err(absent) => return not_run(&format!("no trace here: {}", absent)),

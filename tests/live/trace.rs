@@ -43,7 +43,8 @@ fn a_live_trace_counts_the_workloads_system_calls_one_by_one() {
 fn traced_calls() -> Option<TraceEvidence> {
     let host = Host::live();
     let cpu = sched::affinity(0).unwrap().last().unwrap();
-    let order = RecordRequest { cpus: CpuSet::single(cpu), syscalls: true, stacks: false };
+    let cpus = CpuSet::single(cpu);
+    let order = RecordRequest { cpus, syscalls: true, ..RecordRequest::default() };
     let mut recorder = match TraceRecorder::arm(&host, &order) {
         Ok(recorder) => recorder,
         Err(absent) => {

@@ -145,7 +145,7 @@ const DANGEROUS: [&str; 8] = [
 const FOREIGN: [&str; 4] = ["|/tmp/x", "0x1", "2147483647", "powersave"];
 
 #[test]
-fn a_saved_plan_has_only_what_its_tunables_could_want() {
+fn a_saved_plan_has_only_what_its_tunables_want() {
     let tunables = || tunables::TUNABLES.iter().map(|tunable| tunable.name());
     let all = tunables().map(|name| (name.to_owned(), true)).collect();
     let request = ShieldRequest { tunables: all, ..ShieldRequest::default() };
@@ -157,19 +157,16 @@ fn a_saved_plan_has_only_what_its_tunables_could_want() {
         let plan = plan(&machine, &request).unwrap();
         assert_eq!(parsed(&plan).as_ref(), Ok(&plan));
         let alone = ActiveShields::default();
-        assert_eq!(check_saved(&machine, &plan, &alone, &|_| true), Ok(()), "{name}");
+        assert_eq!(check_saved(&machine, &plan, &alone), Ok(()), "{name}");
         let mut must_fail = |n: usize, step: Step| {
-            let tunable = tunables::named(&step.tunable).unwrap();
-            let is_wanted = tunable.could_want(&step.change, &plan.shield);
-            let is_wanted = is_wanted && step.when == tunable.when();
-            assert!(step.check(&plan.shield).is_err() || !is_wanted, "{name}: {step:#?}");
             refused += 1;
-            // A plan is read completely, which takes longer.
-            if refused % 50 == 0 {
+            // All of a plan is read and compared, which takes longer.
+            if refused % 20 == 0 {
                 let mut plan = plan.clone();
                 plan.steps[n] = step;
-                let error = parsed(&plan).unwrap_err().to_string();
-                assert!(error.contains(&format!("step {}: ", n + 1)), "{error}");
+                let accepted =
+                    parsed(&plan).is_ok() && check_saved(&machine, &plan, &alone).is_ok();
+                assert!(!accepted, "{name}: {:#?}", plan.steps[n]);
             }
         };
         for (n, step) in plan.steps.iter().enumerate() {

@@ -20,6 +20,7 @@ mod syscall;
 mod throttling;
 mod tick;
 mod timer;
+mod timer_elsewhere;
 mod unattributed;
 mod user_task;
 mod workqueue;
@@ -72,6 +73,8 @@ causes! {
     Hrtimer => hrtimer::ENTRY,
     /// A timer of the timer wheel.
     Timer => timer::ENTRY,
+    /// A timer of the workload that expired on another CPU.
+    TimerElsewhere => timer_elsewhere::ENTRY,
     /// A device interrupt.
     Irq => irq::ENTRY,
     /// A softirq that did not run inside a counted interruption.

@@ -256,6 +256,11 @@ pub enum BlindSpot {
         /// Why.
         reason: BlindReason,
     },
+    /// Whose the interruptions are.
+    Owners {
+        /// Why.
+        reason: BlindReason,
+    },
     /// Some senders of IPIs: there were too many, or they ended too soon.
     SomeSenders,
     /// The code that an interrupt hit.
@@ -341,6 +346,7 @@ impl fmt::Display for BlindSpot {
                 );
             }
             BlindSpot::Senders { reason } => return write!(f, "the senders of IPIs ({reason})"),
+            BlindSpot::Owners { reason } => return write!(f, "owners of interruptions ({reason})"),
             BlindSpot::SomeSenders => "some senders of IPIs",
             BlindSpot::InterruptOrigin { reason } => {
                 return write!(
@@ -395,10 +401,10 @@ pub enum BlindReason {
     NoStackTrace,
     /// The events need Linux 6.5.
     NoIpiEvents,
-    /// The list of online CPUs could not be parsed.
-    CpuListMalformed {
-        /// The text that was found.
-        found: String,
+    /// This event, or one of its fields, does not exist.
+    NoEvent {
+        /// Its name.
+        event: String,
     },
     /// The kernel refused.
     Refused {
@@ -422,10 +428,8 @@ impl fmt::Display for BlindReason {
             }
             BlindReason::CpuBusy => "a CPU is busy with a real-time task",
             BlindReason::NoStackTrace => "no CONFIG_STACKTRACE",
+            BlindReason::NoEvent { event } => return write!(f, "no {event}"),
             BlindReason::NoIpiEvents => "csd and ipi events need Linux 6.5",
-            BlindReason::CpuListMalformed { found } => {
-                return write!(f, "the list of online CPUs could not be parsed: {found:?}");
-            }
             BlindReason::Refused { answer } => answer,
         };
         f.write_str(text)

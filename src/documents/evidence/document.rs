@@ -4,8 +4,8 @@ use crate::causes::purpose::InterruptPurpose;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
     AbsenceReason, BlindSpot, CpuDoubt, DeferredFunction, EventEvidence, IpiOrigin, KernelWork,
-    PositiveControl, SentIpi, TraceInterference, WatchOptions, WatchedMachine, WitnessDoubt,
-    WitnessKind, WorkloadEnd,
+    OwnershipEvidence, PositiveControl, SentIpi, TraceInterference, WatchOptions, WatchedMachine,
+    WitnessDoubt, WitnessKind, WorkloadEnd,
 };
 use crate::documents::time_text::{exact_duration, measured};
 use serde::{Deserialize, Serialize};
@@ -239,6 +239,8 @@ pub enum WatchedWorkload {
     Sampler,
     /// A given command, or whatever runs on the CPUs.
     Given,
+    /// The same, judged as a program that sleeps.
+    Cyclic,
 }
 
 /// What was observed on one CPU.
@@ -283,6 +285,10 @@ pub struct CpuEvidence {
     /// clock.
     #[serde(default)]
     pub joined: Option<GapAttribution>,
+    /// Whose the interruptions are; `None` unless a cyclic workload was watched and its trace could
+    /// tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ownership: Option<OwnershipEvidence>,
     /// The senders of interrupts from other CPUs to this one, most frequent first; empty where they
     /// cannot be seen (before 6.5).
     #[serde(default)]

@@ -51,6 +51,11 @@ pub enum GateLimit {
         /// The longest allowed one, in nanoseconds.
         most_ns: u64,
     },
+    /// Foreign interruptions on each CPU, also harmless ones (`--max-foreign`).
+    Foreign {
+        /// The largest allowed number.
+        most: u64,
+    },
     /// The longest latency (`--max`).
     Latency {
         /// The longest allowed one, in nanoseconds.
@@ -70,6 +75,7 @@ impl GateLimit {
         match self {
             GateLimit::Entries { most } => format!("--max-entries {most}"),
             GateLimit::Gap { most_ns } => format!("--max-gap {}", exact_duration(*most_ns)),
+            GateLimit::Foreign { most } => format!("--max-foreign {most}"),
             GateLimit::Latency { most_ns } => format!("--max {}", exact_duration(*most_ns)),
             GateLimit::LinuxCnc { grade } => format!("--linuxcnc {grade}"),
         }
@@ -91,7 +97,7 @@ impl fmt::Display for GateLimit {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "found", rename_all = "kebab-case")]
 pub enum GateFinding {
-    /// The most entries of a CPU.
+    /// The most entries, or foreign interruptions, of a CPU.
     Entries {
         /// Their number.
         count: u64,

@@ -8,6 +8,7 @@ mod entry_class;
 mod gate;
 mod ipi;
 mod kernel_work;
+mod ownership;
 mod positive_control;
 mod program_end;
 mod reason;
@@ -26,6 +27,10 @@ pub use entry_class::{EntryClass, list_classes, table_of_classes};
 pub use gate::{Gate, GateFinding, GateLimit};
 pub use ipi::{DeferredBy, DeferredFunction, IpiOrigin, SentIpi};
 pub use kernel_work::KernelWork;
+pub use ownership::{
+    ActivationDelay, ActivationDelays, OwnedRow, Owner, OwnerSum, OwnershipDoubt,
+    OwnershipEvidence, TickShare,
+};
 pub use positive_control::{
     BlindWitness, ControlAt, MissedControl, PositiveControl, ProvokeFailure, ProvokeMethod,
     ProvokedIpis, join_texts,

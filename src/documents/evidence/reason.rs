@@ -5,8 +5,8 @@ use super::list_classes;
 use crate::causes::Cause;
 use crate::documents::count_text::many;
 use crate::documents::evidence::{
-    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, ProgramEnd, ProvokeFailure,
-    TraceInterference, WitnessDoubt,
+    AbsenceReason, CpuDoubt, EntryClass, LONG_NS, MissedControl, OwnershipDoubt, ProgramEnd,
+    ProvokeFailure, TraceInterference, WitnessDoubt,
 };
 use crate::documents::time_text::{exact_duration, measured};
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,11 @@ pub enum JudgeReason {
     },
     /// Nothing ran on the CPU that could have been interrupted.
     CpuIdle,
+    /// Whose the interruptions of a cyclic workload were is not certain.
+    Cyclic {
+        /// Why.
+        doubt: OwnershipDoubt,
+    },
     /// The watch was stopped.
     StoppedEarly,
     /// Nothing counted entries into the kernel.
@@ -187,8 +192,9 @@ impl fmt::Display for JudgeReason {
                 write!(f, "the program ended after {after} of the requested {asked}; {advice}")
             }
             JudgeReason::CpuIdle => {
-                f.write_str("the CPU was idle the whole time, so this proves nothing")
+                f.write_str("the CPU was idle throughout, which proves nothing")
             }
+            JudgeReason::Cyclic { doubt } => doubt.fmt(f),
             JudgeReason::StoppedEarly => f.write_str("the run was stopped early"),
             JudgeReason::NoEntryCounter => f.write_str("no counter of kernel entries is available"),
             JudgeReason::WorkloadUnseen { no_trace } => write!(
@@ -208,10 +214,9 @@ impl fmt::Display for JudgeReason {
             JudgeReason::TooFewWitnesses { one_witness, unwatched } => {
                 write_missing_witnesses(f, one_witness, unwatched)
             }
-            JudgeReason::SyscallsNotCounted => write!(
-                f,
-                "system calls of the workload are entries too, but were not counted: {advice}"
-            ),
+            JudgeReason::SyscallsNotCounted => {
+                write!(f, "system calls are entries too, but were not counted: {advice}")
+            }
             JudgeReason::GapsNotCompared { count } => {
                 write!(f, "{count} of the gaps and interruptions could not be matched")
             }

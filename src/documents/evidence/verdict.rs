@@ -1,9 +1,10 @@
 //! The [`Verdict`] document: what the evidence shows.
 
 use crate::documents::evidence::{
-    EntryClass, Evidence, Gate, InterruptionCount, JudgeReason, SCHEMA,
+    EntryClass, Evidence, Gate, InterruptionCount, JudgeReason, SCHEMA, TickShare,
 };
 pub use crate::documents::remedy::{Remedy, RemedyObstacle};
+use crate::policy::TickLimit;
 use serde::{Deserialize, Serialize};
 
 /// What `verify --json` prints.
@@ -36,6 +37,9 @@ pub struct Verdict {
     pub cpus: Vec<CpuVerdict>,
     /// The limits that the user set, with what was found.
     pub gates: Vec<Gate>,
+    /// Whether a cyclic workload may be interrupted by the tick.
+    #[serde(default)]
+    pub tick: TickLimit,
 }
 
 /// The verdict on one CPU.
@@ -46,6 +50,14 @@ pub struct CpuVerdict {
     pub cpu: usize,
     /// The verdict by the evidence alone; limits do not change it.
     pub state: VerdictState,
+    /// The ticks that a state of `holds` leaves out; `None` for any other state, and without ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::with_text::option")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<crate::with_text::WithText<TickShare>>")
+    )]
+    pub apart_from: Option<TickShare>,
     /// Whether this CPU keeps every limit; `None` when none was given. The limits decide the exit
     /// code; without limits, the states do.
     #[serde(default)]

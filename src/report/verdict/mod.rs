@@ -4,6 +4,7 @@
 mod breach;
 mod gaps;
 mod interruptions;
+mod ownership;
 mod witnesses;
 
 pub use interruptions::{describe_remedy, more_line};
@@ -69,6 +70,10 @@ impl WatchedRun<'_> {
             );
             blocks.push(ReportBlock::Lines(lines));
             blocks.extend(interruptions::interruption_blocks(seen, judged, span_ns));
+            let owned = seen.ownership.as_ref();
+            blocks.extend(
+                owned.into_iter().flat_map(|owned| ownership::ownership_blocks(seen.cpu, owned)),
+            );
             let mut lines = interruptions::sender_lines(seen);
             lines.extend(gaps::gap_lines(self.evidence, seen));
             lines.extend(judged.map(coverage).unwrap_or_default());
@@ -101,6 +106,10 @@ impl WatchedRun<'_> {
                     parts.push(TextPart::new(format!(" (without limits: {})", alone.text)));
                 }
             }
+            let apart_from = judged.apart_from.iter();
+            parts.extend(
+                apart_from.map(|tick| TextPart::toned(TextTone::Doubt, format!(", {tick}"))),
+            );
             parts.push(TextPart::new(", "));
         }
         parts.push(TextPart::new(entries(seen, self.evidence.span_ns)));
@@ -299,8 +308,11 @@ mod tests {
     #[test]
     fn the_screen_shows_culprits_counts_times_and_remedies() {
         let evidence = evidence();
-        let limits =
-            VerifyLimits { max_entries: Some(0), max_gap_ns: Some(50_000), two_witnesses: false };
+        let limits = VerifyLimits {
+            max_entries: Some(0),
+            max_gap_ns: Some(50_000),
+            ..VerifyLimits::default()
+        };
         let verdict = judge(&evidence, &limits, &|row| match row.cause {
             Cause::Tick => RemedyAnswer::Remedy(Remedy {
                 tunable: "nohz-full".to_owned(),

@@ -9,7 +9,7 @@ use super::super::culprit_stats::{CulpritKey, TracedCulprit};
 use super::super::decode::{EventValues, TraceEvent};
 use super::super::trace_events::{EventKind, X86Vector};
 use super::parts::InterruptionKind;
-use super::{InterruptionTracker, TraceContext};
+use super::{InterruptionTracker, Moment, TraceContext};
 use crate::causes::Cause;
 use crate::causes::culprit::KernelEvent;
 
@@ -89,7 +89,12 @@ impl InterruptionTracker {
     pub(super) fn on_kernel_fault(&mut self, bits: u64) {
         if self.runs_workload && self.task != Some(0) {
             let bits = u8::try_from(bits & 0xff).unwrap_or(u8::MAX);
-            self.count_untimed(Cause::PageFault, TracedCulprit::KernelFault(bits));
+            let culprit = TracedCulprit::KernelFault(bits);
+            self.count_untimed(Cause::PageFault, culprit);
+            if let (Some(history), Some(pid)) = (&mut self.history, self.task) {
+                let key = CulpritKey { cause: Cause::PageFault, culprit };
+                history.moment(self.last, Moment::Untimed(pid, key));
+            }
         }
     }
 

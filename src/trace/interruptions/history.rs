@@ -4,6 +4,7 @@
 use super::parts::{InterruptionKind, NestedFrame};
 use super::{CulpritKey, InterruptionTracker};
 use crate::documents::evidence::KernelWork;
+use crate::trace::decode::TaskLeft;
 use crate::trace::trace_events::X86Vector;
 
 /// One entry of the history.
@@ -34,6 +35,22 @@ pub enum LogEntryKind {
     Lost,
 }
 
+/// Something between interruptions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The CPU switches to another task.
+    Switch {
+        /// The task that leaves.
+        task: i32,
+        /// How it leaves.
+        left: TaskLeft,
+        /// The task that runs next.
+        next: i32,
+    },
+    /// This thread of the workload receives a signal, or the kernel faults for it.
+    Untimed(i32, CulpritKey),
+}
+
 /// The history of one CPU.
 #[derive(Debug, Default)]
 pub struct EventHistory {
@@ -41,9 +58,28 @@ pub struct EventHistory {
     open: Vec<LogEntry>,
     /// Finished entries in the order of time, outer ones first.
     done: Vec<LogEntry>,
+    /// The moments so far, where they are kept.
+    moments: Option<Vec<(u64, Moment)>>,
 }
 
 impl EventHistory {
+    /// The interruption goes on in the next phase: other tasks that run in it were there.
+    pub(super) fn cut(&mut self, frames: &[NestedFrame], at: u64) {
+        if self.moments.is_none() {
+            return;
+        }
+        for (depth, frame) in frames.iter().enumerate() {
+            let is_softirq_thread = frame.identity().culprit.is_softirq_thread();
+            if frame.kind == InterruptionKind::Task && !is_softirq_thread {
+                self.frame(depth + 1, frame, at);
+            }
+        }
+    }
+
+    pub(super) fn moment(&mut self, at: u64, moment: Moment) {
+        self.moments.iter_mut().for_each(|moments| moments.push((at, moment)));
+    }
+
     pub(super) fn undisturbed(&mut self, begun: u64, end: u64, pid: i32) {
         if end > begun {
             self.done.push(LogEntry {
@@ -79,7 +115,8 @@ impl EventHistory {
             what: LogEntryKind::Interruption(key),
             stack: None,
         });
-        self.open.sort_by_key(|entry| (entry.begun, entry.depth));
+        // What began in an earlier phase is inside too.
+        self.open.sort_by_key(|entry| (entry.begun.max(begun), entry.depth));
         self.done.append(&mut self.open);
     }
 
@@ -98,6 +135,17 @@ impl InterruptionTracker {
     /// Keeps every entry from now on.
     pub fn keep_history(&mut self) {
         self.history = Some(EventHistory::default());
+    }
+
+    /// Keeps the moments between interruptions too.
+    pub fn keep_moments(&mut self) {
+        self.history.get_or_insert_default().moments = Some(Vec::new());
+    }
+
+    /// Takes the moments so far.
+    pub fn take_moments(&mut self) -> Vec<(u64, Moment)> {
+        let moments = self.history.as_mut().and_then(|history| history.moments.as_mut());
+        moments.map(std::mem::take).unwrap_or_default()
     }
 
     /// Takes the finished entries.

@@ -13,24 +13,25 @@ use proptest::prelude::*;
 /// One tick is one nanosecond.
 const SCALE: TickScale = TickScale { ns_per_tick: 1.0, error_ppm: 0.0 };
 
+/// One CPU, and what is known about its machine.
 #[derive(Default)]
-struct TrackerBench {
-    context: TraceContext,
-    tracker: InterruptionTracker,
-    symbols: String,
-    tasks: HashMap<i32, TaskName>,
+pub struct TrackerBench {
+    pub context: TraceContext,
+    pub tracker: InterruptionTracker,
+    pub symbols: String,
+    pub tasks: HashMap<i32, TaskName>,
     out: String,
 }
 
 impl TrackerBench {
-    fn new() -> TrackerBench {
+    pub fn new() -> TrackerBench {
         let mut bench = TrackerBench::default();
         bench.context.ticks_per_ns = 1.0;
         bench
     }
 
     /// One line of a case.
-    fn line(&mut self, line: &str) {
+    pub fn line(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words.as_slice() {
             ["workload", pids @ ..] => {
@@ -112,6 +113,7 @@ fn hex(word: &str) -> u64 {
 fn task_left(letter: &str) -> Option<TaskLeft> {
     match letter {
         "S" => Some(TaskLeft::Blocks),
+        "D" => Some(TaskLeft::Waits),
         "R" => Some(TaskLeft::Preempted),
         "O" => Some(TaskLeft::Overtaken),
         _ => None,

@@ -1,6 +1,5 @@
 //! `cpuset`: a separate partition for the shield, which no other program can enter. Pure.
 
-mod closed_set;
 mod v1;
 mod v2;
 
@@ -109,10 +108,6 @@ impl Tunable for Cpuset {
 
     fn risk(&self) -> Risk {
         Risk::Low
-    }
-
-    fn could_want(&self, change: &Change, shield: &Shield) -> bool {
-        closed_set::could_want(change, shield)
     }
 
     fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {

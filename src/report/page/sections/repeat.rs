@@ -274,6 +274,7 @@ fn watch_command(evidence: &Evidence) -> String {
     let cpus: CpuSet = evidence.cpus.iter().map(|cpu| cpu.cpu).collect();
     let span = exact(if evidence.asked_ns > 0 { evidence.asked_ns } else { evidence.span_ns });
     let busy = match evidence.workload {
+        WatchedWorkload::Cyclic => " --workload cyclic",
         WatchedWorkload::Given if !starts_program(evidence) => " --busy",
         WatchedWorkload::Sampler | WatchedWorkload::Given => "",
     };

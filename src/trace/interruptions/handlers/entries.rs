@@ -4,7 +4,7 @@
 use super::super::breach::StackOwner;
 use super::super::entry_text::Privilege;
 use super::super::parts::{IdleSince, InterruptionKind};
-use super::super::{InterruptionTracker, UNKNOWN};
+use super::super::{InterruptionTracker, Moment, UNKNOWN};
 use crate::causes::Cause;
 use crate::causes::culprit::is_exception_signal;
 use crate::trace::culprit_stats::{CulpritKey, TracedCulprit};
@@ -40,6 +40,9 @@ impl InterruptionTracker {
         let cause = if exception { Cause::Exception } else { Cause::Signal };
         let code = if code == 0x80 { i8::MIN } else { i8::try_from(code).unwrap_or(1) };
         let key = CulpritKey { cause, culprit: TracedCulprit::Signal { number, code } };
+        if let (Some(history), Some(pid)) = (&mut self.history, self.task) {
+            history.moment(at, Moment::Untimed(pid, key));
+        }
         let fault = self.interruption.is_some_and(|interruption| interruption.fault);
         if exception && !fault {
             self.count_exception();

@@ -2,7 +2,7 @@
 
 use super::super::breach::StackOwner;
 use super::super::parts::{IdleSince, InterruptionKind};
-use super::super::{InterruptionTracker, SUSPENDED_MAX, TraceContext, UNKNOWN};
+use super::super::{InterruptionTracker, Moment, SUSPENDED_MAX, TraceContext, UNKNOWN};
 use crate::causes::Cause;
 use crate::causes::culprit::KernelEvent;
 use crate::trace::culprit_stats::{CulpritKey, TracedCulprit};
@@ -19,8 +19,11 @@ impl InterruptionTracker {
         let at = event.at;
         self.stats.switches += 1;
         self.privilege_level.unnamed = false;
+        if let Some(history) = &mut self.history {
+            history.moment(at, Moment::Switch { task: event.pid, left, next });
+        }
         let waits = self.workload_waits(event.pid, left, next);
-        self.leave_task(at, event.pid, left == TaskLeft::Blocks);
+        self.leave_task(at, event.pid, left.sleeps());
         self.set_running_task(context, next);
         let resumes_in_kernel = self.resumes_in_kernel(next);
         if (self.runs_workload || (next == 0 && !waits)) && !resumes_in_kernel {
@@ -56,7 +59,7 @@ impl InterruptionTracker {
             return self.interruption.is_some_and(|interruption| interruption.workload_waits);
         }
         match left {
-            TaskLeft::Blocks => false,
+            TaskLeft::Blocks | TaskLeft::Waits => false,
             TaskLeft::Preempted => {
                 next == 0 && self.interruption.is_some_and(|interruption| interruption.resched)
             }

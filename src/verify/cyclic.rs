@@ -1,0 +1,86 @@
+//! What the verdict on a cyclic workload rests on: the foreign parts of its interruptions instead
+//! of all of them. Pure.
+
+use crate::documents::evidence::{
+    CpuEvidence, Evidence, Gate, GateFinding, GateLimit, InterruptionCount, JudgeReason, Owner,
+    OwnershipDoubt, OwnershipEvidence, TickShare, WatchedWorkload, WitnessKind,
+};
+
+/// Fewer activations prove nothing.
+const ACTIVATIONS_MIN: u64 = 100;
+
+/// What interrupted the CPU and counts against it: all interruptions, or for a cyclic workload the
+/// foreign ones that were not harmless.
+pub fn counted_rows(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<InterruptionCount> {
+    let all = cpu.interruptions.iter().filter(|row| row.count > 0 || row.nested > 0);
+    if evidence.workload != WatchedWorkload::Cyclic {
+        return all.cloned().collect();
+    }
+    let rows = cpu.ownership.iter().flat_map(|ownership| &ownership.rows);
+    let foreign = rows.filter(|row| row.owner == Owner::Foreign && !row.harmless);
+    let mut counted: Vec<InterruptionCount> = Vec::new();
+    for row in foreign {
+        let same =
+            |known: &InterruptionCount| (known.cause, &known.culprit) == (row.cause, &row.culprit);
+        let at = counted.iter().position(same).unwrap_or_else(|| {
+            let (culprit, by) = (row.culprit.clone(), WitnessKind::Trace);
+            let new = InterruptionCount::counted(row.cause, culprit, 0, by);
+            counted.push(InterruptionCount { time_ns: Some(0), ..new });
+            counted.len() - 1
+        });
+        let known = &mut counted[at];
+        known.count += row.count;
+        known.time_ns = known.time_ns.map(|ns| ns + row.time_ns);
+        known.max_ns = known.max_ns.max(Some(row.max_ns));
+    }
+    counted.extend(all.filter(|row| row.witness != WitnessKind::Trace).cloned());
+    counted
+}
+
+/// Why the split proves nothing; empty for any other workload.
+pub fn doubts(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
+    if evidence.workload != WatchedWorkload::Cyclic {
+        return Vec::new();
+    }
+    let mut doubts = Vec::new();
+    match &cpu.ownership {
+        None => doubts.push(OwnershipDoubt::Unseen),
+        Some(seen) => {
+            let unassigned = seen.sum(Owner::Unassigned).map(|sum| sum.count);
+            doubts.extend(unassigned.map(|count| OwnershipDoubt::Unassigned { count }));
+            let (activations, least) = (seen.activations, ACTIVATIONS_MIN);
+            if activations < least {
+                doubts.push(OwnershipDoubt::FewActivations { activations, least });
+            }
+        }
+    }
+    doubts.into_iter().map(|doubt| JudgeReason::Cyclic { doubt }).collect()
+}
+
+/// Records are missing: neither what is own nor what is foreign is certain.
+pub fn missing_records(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
+    let is_cyclic = evidence.workload == WatchedWorkload::Cyclic;
+    let partial = cpu.ownership.as_ref().is_some_and(|seen| seen.partial);
+    (is_cyclic && partial).then_some(JudgeReason::Cyclic { doubt: OwnershipDoubt::Partial })
+}
+
+/// The ticks that the verdict leaves out; `None` without any, and for any other workload.
+pub fn tick_share(cpu: &CpuEvidence) -> Option<TickShare> {
+    let tick = cpu.ownership.as_ref()?.sum(Owner::Tick)?;
+    Some(TickShare { count: tick.count, max_ns: tick.max_ns })
+}
+
+/// Judges `--max-foreign`. `why` are the reasons why something may have gone unseen.
+pub fn foreign_gate(cpus: &[CpuEvidence], most: u64, why: Vec<JudgeReason>) -> Gate {
+    let seen = || cpus.iter().filter_map(|cpu| cpu.ownership.as_ref());
+    let found = seen().map(OwnershipEvidence::all_foreign).max();
+    let exceeded = found.is_some_and(|count| count > most) && !seen().any(|seen| seen.partial);
+    let held =
+        if exceeded { Some(false) } else { (why.is_empty() && found.is_some()).then_some(true) };
+    Gate {
+        limit: GateLimit::Foreign { most },
+        found: found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count }),
+        held,
+        why: if held.is_none() { why } else { Vec::new() },
+    }
+}

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""cyclic.py CPU: programs that sleep (`servo`, vm/tools) in a shield on that CPU, planted interruptions (`provoke`), and
+what `cpushield verify` says about them. It prints claims in TAP. What is expected comes from the planting program and from
+the programs' own measurements, never from the program under test."""
+
+import collections
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import lab
+
+PERIOD_US = 2000
+# Actions of `provoke` that need no program on the CPU.
+PLANTED = ["signal", "msr", "cpuid", "vmstat", "static-key", "stop-machine"]
+# Before Linux 6.5, no event names the function of a call.
+NAMES_CALLS = os.path.exists("/sys/kernel/tracing/events/csd/csd_function_entry")
+wrong = 0
+
+
+def claim(text, good, detail=""):
+    global wrong
+    wrong += not good
+    print(f"{'ok' if good else 'not ok'} - {text}", flush=True)
+    for line in str(detail).splitlines() * (not good):
+        print(f"#   {line}", flush=True)
+
+
+class Servo:
+    def __init__(self, file, period_us=PERIOD_US):
+        self.file = file
+        words = ["cpushield", "run", "--quiet", "--", "servo", file, str(period_us)]
+        self.job = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        time.sleep(1)
+
+    def end(self):
+        self.job.send_signal(signal.SIGTERM)
+        self.job.wait()
+        with open(self.file) as file:
+            return [tuple(map(int, line.split())) for line in file]
+
+
+def start_verify(*flags):
+    words = ["cpushield", "verify", "--json", "--for", "300s", "--warmup", "1s", *flags]
+    return lab.on_terminal(words, stdout=subprocess.PIPE, text=True)
+
+
+def end_verify(verify):
+    verify.send_signal(signal.SIGINT)
+    text, _ = verify.communicate(timeout=90)
+    return json.loads(text)
+
+
+def watch(act, *flags):
+    """The document of a watch during which `act` runs."""
+    verify, said = start_verify(*flags)
+    said.wait_for("watching", 300)
+    act()
+    return end_verify(verify)
+
+
+def split(document):
+    return document["evidence"]["cpus"][0]["ownership"]
+
+
+def rows(document, owner):
+    found = collections.Counter()
+    for row in split(document)["rows"]:
+        if row["owner"] == owner:
+            found[row["cause"], row["culprit"]["text"]] += row["count"]
+    return found
+
+
+def show(document):
+    lines = [json.dumps(document["verdict"]["cpus"][0]["state"])]
+    lines += [why["text"] for why in document["verdict"]["cpus"][0]["unknown"]]
+    lines += [json.dumps(total) for total in split(document)["sums"]]
+    for row in split(document)["rows"]:
+        by = (row.get("by") or {}).get("text", "")
+        harmless = " harmless" * row["harmless"]
+        lines.append(f"{row['count']} {row['owner']}{harmless} {row['cause']} {row['culprit']['text']} {by}")
+    return "\n".join(lines)
+
+
+def quiet(cpu):
+    """Without anything planted: own activations, and each delay as the program measured it."""
+    servo = Servo("/tmp/servo")
+    document = watch(lambda: time.sleep(8))
+    measured = servo.end()
+    own = split(document)
+    # Without a prepared boot, the kernel works on the CPU too.
+    strange = rows(document, "unassigned")
+    if "nohz_full=" in open("/proc/cmdline").read():
+        strange += rows(document, "foreign")
+    claim("nothing that the program caused is foreign or unassigned", not strange, show(document))
+    print("# " + show(document).replace("\n", "\n# "), flush=True)
+    began, span = document["evidence"]["began_ns"], document["evidence"]["span_ns"]
+    # When it is late for its next timer too, it may go on without sleeping.
+    on_time = [now for (before, _), (now, late) in zip(measured, measured[1:]) if before < now - late]
+    least, most = [sum(began <= now < began + span for now in times) for times in (on_time, [now for now, _ in measured])]
+    claim(f"{own['activations']} activations, {least} to {most} by the program",
+          least - 3 <= own["activations"] <= most + 3, own["delays"])
+    claim(*agreeing(own["delays"]["worst"], began, measured))
+
+
+def agreeing(longest, began, measured):
+    """Whether the longest delays are those that the program measured. The clock of the trace began a few milliseconds before
+    `began`; one shift must fit all of them."""
+    def near(shift):
+        found = [(abs(late - one["delay_ns"]), now, late, one) for one in longest for now, late in measured
+                 if abs(now - (began + one["at_ns"] + shift)) <= 300_000]
+        return [one for one in found if one[0] <= 200_000]
+
+    first = longest[0]
+    shifts = {now - (began + first["at_ns"]) for now, late in measured
+              if abs(now - (began + first["at_ns"])) < 100_000_000 and abs(late - first["delay_ns"]) <= 200_000}
+    best = max((near(shift) for shift in shifts), key=len, default=[])
+    text = f"{len(best)} of the {len(longest)} longest delays are as the program measured them, to 200 us"
+    return text, len(best) * 10 >= len(longest) * 9, f"{len(shifts)} shifts\n{longest[:4]}"
+
+
+def planted(cpu):
+    """Each planted item is a foreign row; nothing else is."""
+    for name in PLANTED:
+        servo = Servo("/tmp/servo")
+        if name == "signal":
+            pid = int(subprocess.run(["pgrep", "-x", "servo"], capture_output=True, text=True, check=True).stdout.split()[0])
+            wanted = [("signal", r"SIGUSR1 by kill\(2\)")]
+
+            def act(count=30):
+                for _ in range(count):
+                    subprocess.run(["kill", "-USR1", str(pid)], check=True)
+                    time.sleep(0.05)
+                return count
+        else:
+            provoker = lab.Provoker(cpu, [name])
+            wanted = [(one.cause, one.culprit if NAMES_CALLS or one.cause != "ipi-call" else "")
+                      for one in lab.ACTIONS[name].named]
+            act = provoker.act
+        count = 0
+
+        def plant():
+            nonlocal count
+            count = act()
+            time.sleep(1)
+
+        document = watch(plant)
+        servo.end()
+        foreign = rows(document, "foreign")
+        for cause, culprit in wanted:
+            said = sum(n for key, n in foreign.items() if re.fullmatch(cause, key[0]) and re.fullmatch(culprit, key[1]))
+            # Two calls may arrive with one interrupt, which only the functions show.
+            least = count if NAMES_CALLS else count - 2
+            claim(f"{name}: {count} planted, {said} foreign {cause}", said >= least, show(document))
+        own = rows(document, "own")
+        strange = [key for key in own for cause, culprit in wanted
+                   if re.fullmatch(cause, key[0]) and re.fullmatch(culprit, key[1])]
+        claim(f"{name}: none of it is called the program's own", not strange, show(document))
+        if name != "signal":
+            provoker.end()
+
+
+def swapped():
+    """Two programs of one binary and period, watched at once: what is foreign to one is the other's own."""
+    servos = [Servo(f"/tmp/servo{n}") for n in range(2)]
+    pids = subprocess.run(["pgrep", "-x", "servo"], capture_output=True, text=True, check=True).stdout.split()
+    watches = [start_verify("--pid", pid) for pid in pids]
+    for _, said in watches:
+        said.wait_for("watching", 300)
+    time.sleep(10)
+    documents = [end_verify(verify) for verify, _ in watches]
+    for servo in servos:
+        servo.end()
+    for one, other in [(0, 1), (1, 0)]:
+        timer = ("hrtimer", "hrtimer_wakeup")
+        foreign, own = rows(documents[one], "foreign")[timer], rows(documents[other], "own")[timer]
+        span = [documents[n]["evidence"]["span_ns"] / 1e9 for n in (one, other)]
+        rate = (foreign / span[0]) / (own / span[1]) if own else 0
+        claim(f"swapped: the timers foreign to one ({foreign}) are the other's own ({own})", 0.97 <= rate <= 1.03,
+              show(documents[one]) + "\n" + show(documents[other]))
+        state = documents[one]["verdict"]["cpus"][0]["state"]
+        claim("swapped: the verdict is `leaks`", state == "leaks", state)
+
+
+def main():
+    cpu = int(sys.argv[1])
+    for part in sys.argv[2:] or ["quiet", "planted", "swapped"]:
+        try:
+            {"quiet": lambda: quiet(cpu), "planted": lambda: planted(cpu), "swapped": swapped}[part]()
+        except (RuntimeError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+            claim(part, False, f"{type(error).__name__}: {error}")
+            subprocess.run(["pkill", "-x", "servo"], check=False)
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
