@@ -25,8 +25,7 @@ impl ThreadSpread {
     /// Places new threads, each on the CPU with the fewest of them. Threads that have ended, and
     /// those that cannot be placed, are skipped.
     pub fn place_new_threads(&mut self, host: &Host, pid: i32) {
-        let Ok(names) = host.list(&format!("/proc/{pid}/task")) else { return };
-        let tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        let Ok(tids) = host.thread_ids(pid) else { return };
         self.placed.retain(|task, _| tids.contains(&task.tid));
         if tids.len() < 2 && self.placed.is_empty() {
             return;

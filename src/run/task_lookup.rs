@@ -22,8 +22,7 @@ pub(super) fn threads_of(host: &Host, task: &Task) -> Result<Vec<Task>, RunError
     if task.pid != task.id.tid {
         return Ok(vec![host.task(task.pid, task.id.tid)?]);
     }
-    let names = host.list(&format!("/proc/{}/task", task.pid))?;
-    let tids = names.iter().filter_map(|name| name.parse().ok());
+    let tids = host.thread_ids(task.pid)?.into_iter();
     Ok(tids.filter_map(|tid| host.task(task.pid, tid).ok()).collect())
 }
 

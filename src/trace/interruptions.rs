@@ -41,7 +41,7 @@ const FRAMES_MAX: usize = 32;
 const SUSPENDED_MAX: usize = 256;
 
 /// The softirq in which soft hrtimers expire (include/linux/interrupt.h).
-const HRTIMER_SOFTIRQ: u8 = 8;
+pub const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// An interruption of which only the entry was seen.
 const UNKNOWN: CulpritKey = CulpritKey {

@@ -425,10 +425,10 @@ impl<'h> TraceRecorder<'h> {
 
     /// Takes what was read up to this moment. Records of other CPUs are read after it.
     fn poll_ownership(&mut self, until: ClockTicks) {
+        let Some(mut watch) = self.ownership.take() else { return };
         let (scale, known) = (self.scale(), self.now());
-        if let Some(watch) = &mut self.ownership {
-            watch.poll(&mut self.channels, &self.context, scale, (until, known));
-        }
+        watch.poll(&mut self.channels, &self.context, scale, (until, known));
+        self.ownership = Some(watch);
     }
 
     /// Looks up the names of tasks while they are alive.

@@ -7,12 +7,12 @@
 
 mod owners;
 
-use owners::{HRTIMER_SOFTIRQ, OwnedBy, Part, inside, is_softirq, owner_of_entry};
+use owners::{OwnedBy, Part, inside, is_softirq, owner_of_entry};
 pub use owners::{OwnershipFacts, WorkloadProcesses};
 
 use super::culprit_stats::{CulpritKey, CulpritNames, TracedCulprit};
 use super::decode::TaskLeft;
-use super::interruptions::{LogEntry, LogEntryKind, Moment, ns_to_ticks};
+use super::interruptions::{HRTIMER_SOFTIRQ, LogEntry, LogEntryKind, Moment, ns_to_ticks};
 use super::ipi_senders::SentBy;
 use super::relations::WakeUp;
 use crate::causes::culprit::KernelEvent;
@@ -362,7 +362,7 @@ impl CpuOwnership {
         if let Some((_, _, [_, ticks])) = judged.parts.first_mut() {
             *ticks += outside;
         }
-        self.settle_softirq(&judged, parts);
+        self.settle_softirq(parts);
         let alone = parts
             .iter()
             .all(|part| part.key.culprit == TracedCulprit::Event(KernelEvent::HrtimersInSoftirq));
@@ -375,14 +375,13 @@ impl CpuOwnership {
 
     /// On RT, the thread that runs the timers may begin after the interrupt that raised its
     /// softirq. That interrupt has the owner of the timers.
-    fn settle_softirq(&mut self, judged: &OwnedInterruption, parts: &[Part]) {
+    fn settle_softirq(&mut self, parts: &[Part]) {
         let ran = parts.iter().find(|part| is_softirq(part, HRTIMER_SOFTIRQ));
         let owner = ran.and_then(|part| part.owned).map(|(owner, _)| owner);
-        if let (Some(owner), Some(mut raised)) = (owner, self.softirq.take_if(|_| owner.is_some()))
-        {
+        let Some(owner) = owner else { return };
+        if let Some(mut raised) = self.softirq.take() {
             raised.owner = owner;
             raised.parts.iter_mut().for_each(|(_, owned, _)| owned.0 = owner);
-            debug_assert!(raised.begun <= judged.begun);
             self.keep_or_count(raised);
         }
     }

@@ -92,9 +92,7 @@ impl<'h> OwnershipWatch<'h> {
             if self.processes.relatives.contains(tid) {
                 continue;
             }
-            let threads = self.host.list(&format!("/proc/{tid}/task")).unwrap_or_default();
-            let threads = threads.iter().filter_map(|name| name.parse::<i32>().ok());
-            self.processes.relatives.extend(threads);
+            self.processes.relatives.extend(self.host.thread_ids(*tid).unwrap_or_default());
             let memory = self.host.memory_use(*tid);
             self.processes.locked |= memory.is_ok_and(|memory| memory.locked_kib > 0);
         }

@@ -230,13 +230,9 @@ impl Relations {
             RelationKind::Armed => self.armed(at, &event),
             RelationKind::Expires => {
                 let armed = self.timers.remove(&first);
-                let read = *self
-                    .read
-                    .entry(cpu)
-                    .and_modify(|read| {
-                        *read = if read.1 == second { *read } else { (at, second) };
-                    })
-                    .or_insert((at, second));
+                let read = self.read.get(&cpu).copied().filter(|(_, now_ns)| *now_ns == second);
+                let read = read.unwrap_or((at, second));
+                self.read.insert(cpu, read);
                 self.ran_last.insert(cpu, (first, armed.and_then(|armed| armed.by)));
                 let (timer, function, targets) = (first, third, Vec::new());
                 // At most a softirq and an interrupt in it run timers; the end of others is lost.

@@ -17,12 +17,6 @@ pub(super) struct CpuIdle;
 pub(super) struct CpuGovernor;
 
 /// The governor of a CPU, below the directory of the CPU.
-/// The files of the governor of a CPU, and of CPUs that share one.
-const GOVERNORS: [&str; 2] = [
-    "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-    "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-];
-
 const GOVERNOR: &str = "cpufreq/scaling_governor";
 
 const IDLE_PAGE: &str = "\
@@ -108,7 +102,10 @@ impl Tunable for CpuGovernor {
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        &GOVERNORS
+        &[
+            "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+            "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+        ]
     }
 
     fn removes(&self) -> &'static [Cause] {

@@ -449,8 +449,7 @@ pub(super) fn run_arguments(
 /// none, all user threads that are confined to the watched CPUs.
 fn find_workload_threads(host: &Host, target: &WatchTarget, named: &WatchedTasks) -> Vec<i32> {
     if *named != WatchedTasks::default() {
-        let threads = |pid: &i32| host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
-        let threads = named.pids.iter().flat_map(threads).filter_map(|name| name.parse().ok());
+        let threads = named.pids.iter().flat_map(|pid| host.thread_ids(*pid).unwrap_or_default());
         return threads.chain(named.tids.iter().copied()).collect();
     }
     if let Some(members) = target.place.as_ref().and_then(|place| place.members(host).ok())

@@ -99,15 +99,10 @@ impl ChangeKind for ProcessMove<'_> {
 }
 
 impl ProcessMove<'_> {
-    fn threads(&self, host: &Host) -> Result<Vec<i32>> {
-        let names = host.list(&format!("/proc/{}/task", self.task.tid))?;
-        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-    }
-
     /// The masks of its threads.
     fn masks(&self, host: &Host) -> Result<BTreeMap<i32, CpuSet>> {
         let mut masks = BTreeMap::new();
-        for tid in self.threads(host)? {
+        for tid in host.thread_ids(self.task.tid)? {
             masks.extend(present(host.affinity(tid))?.map(|mask| (tid, mask)));
         }
         Ok(masks)
@@ -116,7 +111,7 @@ impl ProcessMove<'_> {
     /// The groups of its threads.
     fn groups(&self, host: &Host) -> Result<BTreeSet<String>> {
         let mut groups = BTreeSet::new();
-        for tid in self.threads(host)? {
+        for tid in host.thread_ids(self.task.tid)? {
             let path = format!("/proc/{tid}/cgroup");
             groups.extend(present(host.read(&path))?.and_then(|text| self.group_in(host, &text)));
         }

@@ -98,7 +98,7 @@ impl Asker {
     /// Whether every thread of a process has the user of the process that asks. A thread can have
     /// another user than its process: the C library changes all, the kernel one (setuid(2)).
     fn owns_threads(&self, host: &Host, pid: i32) -> bool {
-        let threads = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
+        let threads = host.thread_ids(pid).unwrap_or_default();
         threads.iter().all(|tid| {
             let status = host.read(&format!("/proc/{pid}/task/{tid}/status"));
             // A thread that has ended since has no user.

@@ -1,7 +1,7 @@
 //! Whose each part of an interruption is. Pure.
 
 use super::super::culprit_stats::{CulpritKey, SoftirqOrigin, TracedCulprit};
-use super::super::interruptions::{TraceContext, ns_to_ticks};
+use super::super::interruptions::{HRTIMER_SOFTIRQ, TraceContext, ns_to_ticks};
 use super::super::ipi_senders::SentBy;
 use super::super::relations::{Relations, TimerRun, WakeUp};
 use crate::causes::Cause;
@@ -17,10 +17,9 @@ const WARM: u64 = 100;
 /// put a task on another CPU than the one it slept on; such a wake-up never arrives.
 const CARRIED_NS: u64 = 10_000_000;
 
-/// The softirqs that run timers, and the one of the scheduler (include/linux/interrupt.h).
+/// The softirqs of the timer wheel and of the scheduler (include/linux/interrupt.h).
 const TIMER_SOFTIRQ: u8 = 1;
 const SCHED_SOFTIRQ: u8 = 7;
-pub(super) const HRTIMER_SOFTIRQ: u8 = 8;
 
 /// Error code bits of a page fault: the page was mapped, and the access was a write
 /// (arch/x86/include/asm/trap_pf.h). Together, the page was copied on write.

@@ -60,7 +60,7 @@ impl OrphanTracker {
         let mut known: BTreeSet<i32> = self.before.clone();
         while let Some(pid) = left.pop() {
             if known.insert(pid) {
-                threads.extend(thread_ids(host, pid));
+                threads.extend(host.thread_ids(pid).unwrap_or_default());
                 left.extend(child_processes(host, pid).unwrap_or_default());
             }
         }
@@ -127,18 +127,12 @@ impl OrphanTracker {
     }
 }
 
-/// The threads of a process; empty once it has ended.
-fn thread_ids(host: &Host, pid: i32) -> Vec<i32> {
-    let names = host.list(&format!("/proc/{pid}/task")).unwrap_or_default();
-    names.iter().filter_map(|name| name.parse().ok()).collect()
-}
-
 /// The processes that the threads of a process have started (proc_tid_children(5)); `None` if the
 /// kernel does not list them, or the process has ended.
 fn child_processes(host: &Host, pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let mut is_known = false;
-    for tid in thread_ids(host, pid) {
+    for tid in host.thread_ids(pid).unwrap_or_default() {
         if let Ok(text) = host.read(&format!("/proc/{pid}/task/{tid}/children")) {
             is_known = true;
             children.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));

@@ -153,6 +153,15 @@ impl Host {
         Ok(tasks)
     }
 
+    /// The threads of a process, or of the process of a thread.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn thread_ids(&self, pid: i32) -> Result<Vec<i32>> {
+        let names = self.list(&format!("/proc/{pid}/task"))?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
     /// Whether the thread ID still belongs to the same task.
     #[must_use]
     pub fn is_same_task(&self, id: TaskId) -> bool {
