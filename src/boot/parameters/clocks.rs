@@ -1,11 +1,9 @@
 //! Parameters for the tick's phase and the clock source.
 
-use super::kernel_parameter::{KernelParameter, ParameterOffer};
+use super::kernel_parameter::{EVERY_KERNEL, KernelParameter, ParameterOffer, X86_KERNELS};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables;
-
-const X86: &[&str] = &["x86_64", "i686", "i386"];
 
 pub(super) const SKEW_TICK: KernelParameter = KernelParameter {
     name: "skew-tick",
@@ -23,11 +21,7 @@ Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[],
     risk: Risk::None,
     offer: ParameterOffer::OnRequest("it shortens ticks but removes none"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: EVERY_KERNEL,
     substitute: None,
     value: |_| Some("1".to_owned()),
 };
@@ -42,11 +36,7 @@ pub(super) const TSC: KernelParameter = KernelParameter {
     offer: ParameterOffer::OnRequest(
         "only where the trace shows clocksource_watchdog or watchdog_check_skew_remote",
     ),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: X86_KERNELS,
     substitute: None,
     value: |_| Some("reliable".to_owned()),
 };
@@ -70,11 +60,7 @@ Source: boot_override_clocksource() and __clocksource_select() in kernel/time/cl
     offer: ParameterOffer::OnRequest(
         "the kernel chooses the time stamp counter itself where it is reliable",
     ),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: X86_KERNELS,
     substitute: Some("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
     value: |_| Some("tsc".to_owned()),
 };

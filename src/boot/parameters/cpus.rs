@@ -1,6 +1,8 @@
 //! Parameters that name CPUs: the tick, RCU callbacks, interrupts, work queues.
 
-use super::kernel_parameter::{KernelParameter, ParameterOffer, ParameterTarget};
+use super::kernel_parameter::{
+    EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer, ParameterTarget,
+};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables;
@@ -22,11 +24,11 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
     removes: tunables::NOHZ_FULL.removes,
     risk: tunables::NOHZ_FULL.risk,
     offer: ParameterOffer::Always,
-    needs: &["CONFIG_NO_HZ_FULL"],
-    since: Some(first_releases::NOHZ_FULL),
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_NO_HZ_FULL"],
+        since: Some(first_releases::NOHZ_FULL),
+        ..EVERY_KERNEL
+    },
     substitute: None,
     value: target_cpus,
 };
@@ -39,11 +41,11 @@ pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
     removes: tunables::RCU_NOCBS.removes,
     risk: tunables::RCU_NOCBS.risk,
     offer: ParameterOffer::Always,
-    needs: &["CONFIG_RCU_NOCB_CPU"],
-    since: Some(first_releases::RCU_NOCBS),
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_RCU_NOCB_CPU"],
+        since: Some(first_releases::RCU_NOCBS),
+        ..EVERY_KERNEL
+    },
     substitute: None,
     value: target_cpus,
 };
@@ -64,11 +66,11 @@ Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Kthread],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("its threads wake idle CPUs in every jiffy"),
-    needs: &["CONFIG_RCU_NOCB_CPU"],
-    since: Some(first_releases::RCU_NOCBS),
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_RCU_NOCB_CPU"],
+        since: Some(first_releases::RCU_NOCBS),
+        ..EVERY_KERNEL
+    },
     substitute: None,
     value: |_| None,
 };
@@ -94,11 +96,7 @@ Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
     offer: ParameterOffer::ForNamedCpus,
-    needs: &[],
-    since: Some(first_releases::IRQAFFINITY),
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels { since: Some(first_releases::IRQAFFINITY), ..EVERY_KERNEL },
     substitute: Some("irq-affinity"),
     value: other_cpus,
 };
@@ -131,11 +129,7 @@ section \"Latency Testing with RTAI >3.10\".",
     removes: &[Cause::UserTask],
     risk: Risk::Low,
     offer: ParameterOffer::WithoutNohzFull("with nohz_full=, a shield does this at runtime"),
-    needs: &["CONFIG_CPU_ISOLATION"],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels { needs: &["CONFIG_CPU_ISOLATION"], ..EVERY_KERNEL },
     substitute: None,
     value: target_cpus,
 };
@@ -159,11 +153,11 @@ commit 150dfee95f8a (4.15).",
     removes: &[Cause::Tick],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("nohz_full= does this and more"),
-    needs: &["CONFIG_NO_HZ_FULL"],
-    since: None,
-    backports: &[],
-    flag_since: Some(first_releases::ISOLCPUS_FLAGS),
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_NO_HZ_FULL"],
+        flag_since: Some(first_releases::ISOLCPUS_FLAGS),
+        ..EVERY_KERNEL
+    },
     substitute: None,
     value: |target| Some(format!("nohz,{}", target.cpus)),
 };
@@ -187,11 +181,7 @@ Source: lkml.iu.edu/hypermail/linux/kernel/2605.1/09246.html; commit 3662daf0235
     offer: ParameterOffer::Never(
         "no released kernel has this flag; kernels since 5.8 would read the list as domain",
     ),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: EVERY_KERNEL,
     substitute: None,
     value: |target| Some(format!("io_queue,{}", target.cpus)),
 };
@@ -221,11 +211,7 @@ __setup(\"nohz_full=\", …) in kernel/sched/isolation.c (6.12).",
     removes: &[],
     risk: Risk::None,
     offer: ParameterOffer::Never("no released kernel accepts nohz_full without a CPU list"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: EVERY_KERNEL,
     substitute: None,
     value: |_| None,
 };
@@ -253,11 +239,11 @@ kernel/irq/manage.c, the drivers that pass PCI_IRQ_AFFINITY (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("only where managed interrupts reach shielded CPUs"),
-    needs: &["CONFIG_CPU_ISOLATION"],
-    since: None,
-    backports: &[],
-    flag_since: Some(first_releases::MANAGED_IRQ_FLAG),
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_CPU_ISOLATION"],
+        flag_since: Some(first_releases::MANAGED_IRQ_FLAG),
+        ..EVERY_KERNEL
+    },
     substitute: None,
     value: |target| Some(format!("managed_irq,{}", target.cpus)),
 };
@@ -276,11 +262,10 @@ tested on 6.1, 6.12 and 7.2 (docs/isolcpus.md).",
     removes: &[Cause::Kthread],
     risk: Risk::None,
     offer: ParameterOffer::OnRequest("the tunable workqueues does the same at runtime"),
-    needs: &[],
-    since: Some(first_releases::WORKQUEUE_UNBOUND_CPUS),
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        since: Some(first_releases::WORKQUEUE_UNBOUND_CPUS),
+        ..EVERY_KERNEL
+    },
     substitute: Some("workqueues"),
     value: other_cpus,
 };
@@ -301,11 +286,7 @@ Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c 
     removes: &[],
     risk: Risk::None,
     offer: ParameterOffer::Never("mainline kernels do not support it; use the tunable kthreads"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: EVERY_KERNEL,
     substitute: Some("kthreads"),
     value: other_cpus,
 };

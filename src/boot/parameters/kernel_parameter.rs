@@ -42,6 +42,17 @@ pub struct KernelParameter {
     pub risk: Risk,
     /// When it is proposed.
     pub offer: ParameterOffer,
+    /// Which kernels know it.
+    pub kernels: ParameterKernels,
+    /// What has the same effect on the running kernel; `None` when nothing does.
+    pub substitute: Option<&'static str>,
+    /// The text after the equals sign; `None` for a word without one.
+    pub value: fn(&ParameterTarget) -> Option<String>,
+}
+
+/// Which kernels know a parameter.
+#[derive(Debug)]
+pub struct ParameterKernels {
     /// Kernel options of which one must be set; empty: every kernel knows it.
     pub needs: &'static [&'static str],
     /// The first kernel that knows it, for kernels whose configuration cannot be read; `None`:
@@ -53,11 +64,15 @@ pub struct KernelParameter {
     pub flag_since: Option<KernelVersion>,
     /// Architectures that know it, as in `uname -m`; empty: all.
     pub arches: &'static [&'static str],
-    /// What has the same effect on the running kernel; `None` when nothing does.
-    pub substitute: Option<&'static str>,
-    /// The text after the equals sign; `None` for a word without one.
-    pub value: fn(&ParameterTarget) -> Option<String>,
 }
+
+/// Every supported kernel.
+pub(super) const EVERY_KERNEL: ParameterKernels =
+    ParameterKernels { needs: &[], since: None, backports: &[], flag_since: None, arches: &[] };
+
+/// Every supported kernel for x86.
+pub(super) const X86_KERNELS: ParameterKernels =
+    ParameterKernels { arches: &["x86_64", "i686", "i386"], ..EVERY_KERNEL };
 
 /// Which CPUs the parameters are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,20 +109,23 @@ impl KernelParameter {
     /// In a series of `backports` it decides nothing: a release may hide its last number.
     #[must_use]
     pub fn support(&self, kernel: &KernelFacts) -> ParameterSupport {
-        if let Some(arch) =
-            kernel.arch.filter(|arch| !self.arches.is_empty() && !self.arches.contains(arch))
+        if let Some(arch) = kernel
+            .arch
+            .filter(|arch| !self.kernels.arches.is_empty() && !self.kernels.arches.contains(arch))
         {
             return ParameterSupport::Missing(UnknownReason::Arch { arch: arch.to_owned() });
         }
-        let flag =
-            self.flag_since.map_or(ParameterSupport::Present, |since| kernel.keeps_flag(since));
+        let flag = self
+            .kernels
+            .flag_since
+            .map_or(ParameterSupport::Present, |since| kernel.keeps_flag(since));
         if flag != ParameterSupport::Present {
             return flag;
         }
-        let mut needs = self.needs.to_vec();
+        let mut needs = self.kernels.needs.to_vec();
         needs.retain(|option| kernel.can_have(option));
         if needs.is_empty() {
-            let since = self.since.filter(|_| self.needs.is_empty());
+            let since = self.kernels.since.filter(|_| self.kernels.needs.is_empty());
             return since.map_or(ParameterSupport::Present, |since| {
                 self.with_backports(kernel, kernel.keeps(since))
             });
@@ -118,7 +136,7 @@ impl KernelParameter {
         if needs.iter().all(|option| kernel.options.contains_key(*option)) {
             return ParameterSupport::Missing(UnknownReason::NotBuilt { options: needs });
         }
-        let by_version = self.since.map_or(ParameterSupport::Present, |since| {
+        let by_version = self.kernels.since.map_or(ParameterSupport::Present, |since| {
             self.with_backports(kernel, kernel.reaches(since))
         });
         match by_version {
@@ -130,7 +148,8 @@ impl KernelParameter {
     /// Whether only later stable releases of a kernel's series have it.
     #[must_use]
     pub fn is_backported_to(&self, release: &str) -> bool {
-        KernelVersion::from_release(release).is_some_and(|series| self.backports.contains(&series))
+        KernelVersion::from_release(release)
+            .is_some_and(|series| self.kernels.backports.contains(&series))
     }
 
     /// What is known by the version, given that later stable releases of the series may have it.

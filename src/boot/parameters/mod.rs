@@ -100,7 +100,7 @@ fn is_known(word: &str, kernel: &KernelFacts) -> bool {
         ParameterSupport::Missing(_) => false,
         ParameterSupport::Undecided => {
             let version = kernel.release.and_then(KernelVersion::from_release);
-            parameter.since.zip(version).is_none_or(|(since, version)| version >= since)
+            parameter.kernels.since.zip(version).is_none_or(|(since, version)| version >= since)
         }
     }
 }

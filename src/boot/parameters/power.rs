@@ -1,11 +1,11 @@
 //! Parameters for power and SMT siblings, and others that tuning guides recommend.
 
-use super::kernel_parameter::{KernelParameter, ParameterOffer};
+use super::kernel_parameter::{
+    EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer, X86_KERNELS,
+};
 use crate::causes::Cause;
 use crate::change::Risk;
 use cpushield_linux::text::first_releases;
-
-const X86: &[&str] = &["x86_64", "i686", "i386"];
 
 pub(super) const NOSMT: KernelParameter = KernelParameter {
     name: "nosmt",
@@ -26,11 +26,12 @@ Source: smt_cmdline_disable() in kernel/cpu.c (6.12); commit 05736e4ac13c (4.19)
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("a shield leaves the siblings of its CPUs idle"),
     // s390 has its own `nosmt`: `early_nosmt()`, arch/s390/kernel/smp.c.
-    needs: &["CONFIG_HOTPLUG_SMT", "CONFIG_S390"],
-    since: Some(first_releases::NOSMT),
-    backports: first_releases::NOSMT_BACKPORTS,
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_HOTPLUG_SMT", "CONFIG_S390"],
+        since: Some(first_releases::NOSMT),
+        backports: first_releases::NOSMT_BACKPORTS,
+        ..EVERY_KERNEL
+    },
     substitute: Some("echo off > /sys/devices/system/cpu/smt/control"),
     value: |_| None,
 };
@@ -51,11 +52,7 @@ Source: idle_setup() in arch/x86/kernel/process.c, do_idle() in kernel/sched/idl
     removes: &[],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: X86_KERNELS,
     substitute: Some("cpu-idle"),
     value: |_| Some("poll".to_owned()),
 };
@@ -75,11 +72,7 @@ Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: X86_KERNELS,
     substitute: Some("cpu-idle"),
     value: |_| Some("1".to_owned()),
 };
@@ -97,11 +90,7 @@ Documentation/admin-guide/pm/intel_idle.rst.",
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: X86_KERNELS,
     substitute: Some("cpu-idle"),
     value: |_| Some("1".to_owned()),
 };
@@ -124,11 +113,7 @@ Documentation/admin-guide/pm/intel_pstate.rst (6.12); commit 93f0822dff5d (3.9).
     removes: &[],
     risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-governor requests the highest frequency at runtime"),
-    needs: &[],
-    since: Some(first_releases::INTEL_PSTATE),
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: ParameterKernels { since: Some(first_releases::INTEL_PSTATE), ..X86_KERNELS },
     substitute: Some("cpu-governor"),
     value: |_| Some("disable".to_owned()),
 };
@@ -151,11 +136,7 @@ drivers/iommu/iommu.c, fq_flush_timeout() in drivers/iommu/dma-iommu.c (6.12).",
     removes: &[Cause::Timer],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("a faulty device could then access all memory"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: X86,
+    kernels: X86_KERNELS,
     substitute: None,
     value: |_| Some("pt".to_owned()),
 };
@@ -180,11 +161,11 @@ Documentation/admin-guide/hw-vuln/index.rst.",
     offer: ParameterOffer::Never(
         "it exposes the machine to attacks and gains little on a shielded CPU",
     ),
-    needs: &[],
-    since: Some(first_releases::MITIGATIONS),
-    backports: first_releases::MITIGATIONS_BACKPORTS,
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        since: Some(first_releases::MITIGATIONS),
+        backports: first_releases::MITIGATIONS_BACKPORTS,
+        ..EVERY_KERNEL
+    },
     substitute: None,
     value: |_| Some("off".to_owned()),
 };

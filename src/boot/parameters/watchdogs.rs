@@ -1,6 +1,6 @@
 //! Parameters that switch off the periodic checks on every CPU.
 
-use super::kernel_parameter::{KernelParameter, ParameterOffer};
+use super::kernel_parameter::{EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer};
 use crate::causes::Cause;
 use crate::change::Risk;
 
@@ -21,11 +21,10 @@ Documentation/admin-guide/lockup-watchdogs.rst.",
     removes: &[Cause::Hrtimer, Cause::Nmi, Cause::Kthread],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("by default the watchdogs skip CPUs of nohz_full="),
-    needs: &["CONFIG_SOFTLOCKUP_DETECTOR", "CONFIG_HARDLOCKUP_DETECTOR"],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels {
+        needs: &["CONFIG_SOFTLOCKUP_DETECTOR", "CONFIG_HARDLOCKUP_DETECTOR"],
+        ..EVERY_KERNEL
+    },
     substitute: Some("watchdog"),
     value: |_| None,
 };
@@ -46,11 +45,7 @@ kernel/watchdog.c (6.12); Documentation/admin-guide/lockup-watchdogs.rst.",
     removes: &[Cause::Hrtimer, Cause::Kthread],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("by default the watchdogs skip CPUs of nohz_full="),
-    needs: &["CONFIG_SOFTLOCKUP_DETECTOR"],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &[],
+    kernels: ParameterKernels { needs: &["CONFIG_SOFTLOCKUP_DETECTOR"], ..EVERY_KERNEL },
     substitute: Some("watchdog"),
     value: |_| None,
 };
@@ -74,11 +69,7 @@ Documentation/arch/x86/x86_64/boot-options.rst.",
     removes: &[Cause::Timer, Cause::Irq],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("corrected hardware errors are no longer reported"),
-    needs: &[],
-    since: None,
-    backports: &[],
-    flag_since: None,
-    arches: &["x86_64", "i686", "i386"],
+    kernels: ParameterKernels { arches: &["x86_64", "i686", "i386"], ..EVERY_KERNEL },
     substitute: Some("mce-check-interval"),
     value: |_| Some("ignore_ce".to_owned()),
 };
