@@ -1,16 +1,18 @@
 //! `console-cursor-blink`: the cursor of the framebuffer console stands still. Pure.
 
-use super::setting::{FileSetting, on_by_default};
+use super::WantedChanges;
+use super::setting::{RuntimeTunable, on_by_default, set_file};
 use super::want::setting;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
+use crate::documents::plan::Shield;
 
 const FILE: &str = "/sys/class/graphics/fbcon/cursor_blink";
 
-pub(super) const CONSOLE_CURSOR_BLINK: FileSetting = FileSetting {
+pub(super) const CONSOLE_CURSOR_BLINK: RuntimeTunable = RuntimeTunable {
     name: "console-cursor-blink",
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
@@ -30,24 +32,22 @@ Cost: the cursor of the console does not blink, or is not visible, while the shi
 Source: fbcon_add_cursor_work(), fb_flashcursor() and store_cursor_blink() in
 drivers/video/fbdev/core/fbcon.c, __queue_delayed_work() in kernel/workqueue.c (6.12). Firedancer
 sets the same file (console.c in src/app/shared/commands/configure, commit 178b48f).",
-    file: &[FILE],
-    value: "0",
-    compare: ValueComparison::Text,
-    reason: "the CPU that wrote to the console otherwise draws the cursor five times a second",
+    reads: &[FILE],
     removes: &[Cause::Workqueue],
     culprits: &[CulpritPattern::Function("fb_flashcursor")],
     risk: Risk::Low,
     optional: on_by_default,
     disturbs: None,
-    applies: has_framebuffer,
+    wants,
 };
 
 /// Kernels such as 6.12 answer -1 if the console has no framebuffer (show_cursor_blink() in
 /// drivers/video/fbdev/core/fbcon.c).
-fn has_framebuffer(machine: &Machine) -> Result<(), InapplicableReason> {
+fn wants(machine: &Machine, _: &Shield) -> WantedChanges {
+    let reason = "the CPU that wrote to the console otherwise draws the cursor five times a second";
     match setting(machine, FILE) {
-        Some("-1") => Err(InapplicableReason::NoFramebufferConsole),
-        _ => Ok(()),
+        Some("-1") => WantedChanges::Nothing(InapplicableReason::NoFramebufferConsole),
+        _ => set_file(machine, FILE, "0", ValueComparison::Text, reason),
     }
 }
 

@@ -1,14 +1,15 @@
 //! `fair-server`: switches off the deadline servers for ordinary tasks on the shield. Pure.
 
+use super::setting::{RuntimeTunable, on_by_default};
 use super::want::setting;
-use super::{Tunable, WantedChange, WantedChanges};
+use super::{WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
-use cpushield_linux::text::first_releases::FAIR_SERVER;
+use cpushield_linux::text::first_releases;
 
 const FILES: &[&str] = &[
     "/sys/kernel/debug/sched/fair_server/cpu*/runtime",
@@ -21,10 +22,10 @@ const SERVERS: [(&str, &str); 2] = [
     ("ext_server", "with a sched_ext scheduler, its timer fires as often as the fair server's"),
 ];
 
-#[derive(Debug)]
-pub(super) struct FairServer;
-
-const PAGE: &str = "\
+pub(super) const FAIR_SERVER: RuntimeTunable = RuntimeTunable {
+    name: "fair-server",
+    summary: "switch off the deadline servers for ordinary tasks on the shield",
+    page: "\
 Since 6.12 each CPU has a deadline server that gives ordinary tasks 50 ms of each second when
 real-time tasks leave them no time. Its timer also fires on CPUs that run only ordinary tasks, and
 on some kernels it restarts the tick of a `nohz_full` CPU. A runtime of 0 switches it off for one
@@ -45,58 +46,36 @@ a server is switched off.
 Source: kernel/sched/deadline.c (dl_server, dl_server_apply_params()) and sched_fair_server_write()
 in kernel/sched/debug.c (6.12); sched_init_dl_servers() and debugfs_ext_server_init() there (7.0,
 commits cd959a356205 and 76d12132ba45); the commit \"sched/deadline: Restore dl_server bandwidth on
-non-destructive root domain changes\" fixes the lost bandwidth. The files are in debugfs.";
+non-destructive root domain changes\" fixes the lost bandwidth. The files are in debugfs.",
+    reads: FILES,
+    removes: &[Cause::Hrtimer, Cause::Tick],
+    culprits: &[
+        CulpritPattern::Function("dl_task_timer"),
+        CulpritPattern::Function("dl_server"),
+        CulpritPattern::Function("inactive_task_timer"),
+        CulpritPattern::TickKeptBy(TickDependency::Scheduler),
+    ],
+    risk: Risk::Medium,
+    optional: on_by_default,
+    disturbs: None,
+    wants: wants,
+};
 
-impl Tunable for FairServer {
-    fn name(&self) -> &'static str {
-        "fair-server"
-    }
-
-    fn summary(&self) -> &'static str {
-        "switch off the deadline servers for ordinary tasks on the shield"
-    }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        FILES
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Hrtimer, Cause::Tick]
-    }
-
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        &[
-            CulpritPattern::Function("dl_task_timer"),
-            CulpritPattern::Function("dl_server"),
-            CulpritPattern::Function("inactive_task_timer"),
-            CulpritPattern::TickKeptBy(TickDependency::Scheduler),
-        ]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Medium
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let cpus = shield.online_cpus();
-        let wanted = SERVERS.iter().flat_map(|(server, reason)| {
-            cpus.iter().filter_map(move |cpu| {
-                let path = format!("/sys/kernel/debug/sched/{server}/cpu{cpu}/runtime");
-                let now = setting(machine, &path)?.to_owned();
-                Some(WantedChange::write(Some(now), &path, "0", ValueComparison::Text, *reason))
-            })
-        });
-        let wanted: Vec<WantedChange> = wanted.collect();
-        match (wanted.is_empty(), machine.kernel.version) {
-            (false, _) => WantedChanges::Changes(wanted),
-            (true, Some(version)) if version < FAIR_SERVER => {
-                WantedChanges::Nothing(InapplicableReason::NoFairServer)
-            }
-            (true, _) => WantedChanges::Nothing(InapplicableReason::FairServerUnseen),
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let cpus = shield.online_cpus();
+    let wanted = SERVERS.iter().flat_map(|(server, reason)| {
+        cpus.iter().filter_map(move |cpu| {
+            let path = format!("/sys/kernel/debug/sched/{server}/cpu{cpu}/runtime");
+            let now = setting(machine, &path)?.to_owned();
+            Some(WantedChange::write(Some(now), &path, "0", ValueComparison::Text, *reason))
+        })
+    });
+    let wanted: Vec<WantedChange> = wanted.collect();
+    match (wanted.is_empty(), machine.kernel.version) {
+        (false, _) => WantedChanges::Changes(wanted),
+        (true, Some(version)) if version < first_releases::FAIR_SERVER => {
+            WantedChanges::Nothing(InapplicableReason::NoFairServer)
         }
+        (true, _) => WantedChanges::Nothing(InapplicableReason::FairServerUnseen),
     }
 }

@@ -64,10 +64,6 @@ impl Tunable for IrqAffinity {
         PAGE
     }
 
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn removes(&self) -> &'static [Cause] {
         &[Cause::Irq, Cause::Softirq]
     }

@@ -1,16 +1,17 @@
 //! `irqbalance`: bans the shielded CPUs in the daemon. Pure.
 
-use super::{Tunable, WantedChange, WantedChanges};
+use super::setting::{RuntimeTunable, on_by_default};
+use super::{WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 
-#[derive(Debug)]
-pub(super) struct Irqbalance;
-
-const PAGE: &str = "\
+pub(super) const IRQBALANCE: RuntimeTunable = RuntimeTunable {
+    name: "irqbalance",
+    summary: "ban the irqbalance daemon from the shielded CPUs",
+    page: "\
 The daemon irqbalance checks the interrupt load, by default every ten seconds, and moves interrupts
 between CPUs. cpushield asks it over its socket not to use the shielded CPUs. cpushield neither
 stops the daemon nor changes its configuration files. Undo lifts the ban. If the daemon is
@@ -20,42 +21,24 @@ seconds.
 
 Cost: irqbalance spreads the interrupts over fewer CPUs.
 
-Source: Irqbalance/irqbalance: irqbalance.c (`settings cpus`, 1.2 to 1.9.5), irqbalance(1).";
+Source: Irqbalance/irqbalance: irqbalance.c (`settings cpus`, 1.2 to 1.9.5), irqbalance(1).",
+    reads: &[],
+    removes: &[Cause::Irq],
+    culprits: &[],
+    risk: Risk::None,
+    optional: on_by_default,
+    disturbs: None,
+    wants: wants,
+};
 
-impl Tunable for Irqbalance {
-    fn name(&self) -> &'static str {
-        "irqbalance"
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let mut tasks = machine.tasks.iter().map(|placed| &placed.task);
+    if !tasks.any(|task| task.comm == "irqbalance" && !task.kthread) {
+        return WantedChanges::Nothing(InapplicableReason::NoIrqbalance);
     }
-
-    fn summary(&self) -> &'static str {
-        "ban the irqbalance daemon from the shielded CPUs"
-    }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Irq]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::None
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let mut tasks = machine.tasks.iter().map(|placed| &placed.task);
-        if !tasks.any(|task| task.comm == "irqbalance" && !task.kthread) {
-            return WantedChanges::Nothing(InapplicableReason::NoIrqbalance);
-        }
-        let change = Change::BanFromIrqbalance { cpus: shield.cpus.clone() };
-        WantedChanges::Changes(vec![WantedChange::new(
-            change,
-            "irqbalance would otherwise move interrupts back to the shield",
-        )])
-    }
+    let change = Change::BanFromIrqbalance { cpus: shield.cpus.clone() };
+    WantedChanges::Changes(vec![WantedChange::new(
+        change,
+        "irqbalance would otherwise move interrupts back to the shield",
+    )])
 }

@@ -1,15 +1,15 @@
 //! `keep-affinities`: saves the affinities that the kernel itself overwrites. Pure.
 
-use super::{Tunable, WantedChange, WantedChanges};
-use crate::causes::Cause;
+use super::setting::{RuntimeTunable, on_by_default};
+use super::{WantedChange, WantedChanges};
 use crate::change::{Change, Risk};
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 
-#[derive(Debug)]
-pub(super) struct KeepAffinities;
-
-const PAGE: &str = "\
+pub(super) const KEEP_AFFINITIES: RuntimeTunable = RuntimeTunable {
+    name: "keep-affinities",
+    summary: "save every program's CPU affinity, so that undo can restore it",
+    page: "\
 When a cpuset changes, the kernel recomputes the affinity of every task in it. Before 6.2, a program
 that had pinned itself to one CPU may then run on all CPUs of its cpuset. Since 6.2 the kernel
 remembers the affinity that the program requested (`user_cpus_ptr`, commit 8f9ea86fdf99). When all
@@ -33,37 +33,19 @@ Cost: some tens of bytes of journal for each task. This tunable changes nothing 
 interruption.
 
 Source: __sched_setaffinity() in kernel/sched/syscalls.c, __set_cpus_allowed_ptr(),
-do_set_cpus_allowed() and dup_user_cpus_ptr() in kernel/sched/core.c (6.12).";
+do_set_cpus_allowed() and dup_user_cpus_ptr() in kernel/sched/core.c (6.12).",
+    reads: &[],
+    removes: &[],
+    culprits: &[],
+    risk: Risk::None,
+    optional: on_by_default,
+    disturbs: None,
+    wants: wants,
+};
 
-impl Tunable for KeepAffinities {
-    fn name(&self) -> &'static str {
-        "keep-affinities"
-    }
-
-    fn summary(&self) -> &'static str {
-        "save every program's CPU affinity, so that undo can restore it"
-    }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::None
-    }
-
-    fn wants(&self, _machine: &Machine, _shield: &Shield) -> WantedChanges {
-        WantedChanges::Changes(vec![WantedChange::new(
-            Change::KeepAffinities,
-            "the kernel rewrites affinities when cpusets change; undo restores them",
-        )])
-    }
+fn wants(_machine: &Machine, _shield: &Shield) -> WantedChanges {
+    WantedChanges::Changes(vec![WantedChange::new(
+        Change::KeepAffinities,
+        "the kernel rewrites affinities when cpusets change; undo restores them",
+    )])
 }

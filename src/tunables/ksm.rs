@@ -1,13 +1,15 @@
 //! `ksm`: stops the merging of identical pages. Pure.
 
-use super::setting::{FileSetting, anywhere};
+use super::setting::{RuntimeTunable, set_file};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
-pub(super) const KSM: FileSetting = FileSetting {
+const FILE: &str = "/sys/kernel/mm/ksm/run";
+
+pub(super) const KSM: RuntimeTunable = RuntimeTunable {
     name: "ksm",
     summary: "stop merging identical pages of virtual machines and other programs that allow it",
     page: "\
@@ -23,16 +25,21 @@ is affected. So this tunable is on for the workload `vm`, and for others only on
 Cost: no further pages are merged while the shield is active, so the programs may use more memory.
 
 Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
-    file: &["/sys/kernel/mm/ksm/run"],
-    value: "0",
-    compare: ValueComparison::Text,
-    reason: "merging write-protects pages of programs and causes page faults",
+    reads: &[FILE],
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[CulpritPattern::Kthread("ksm")],
     risk: Risk::Low,
     optional: for_guests,
     disturbs: None,
-    applies: anywhere,
+    wants: |machine, _| {
+        set_file(
+            machine,
+            FILE,
+            "0",
+            ValueComparison::Text,
+            "merging write-protects pages of programs and causes page faults",
+        )
+    },
 };
 
 fn for_guests(workload: Workload) -> Option<OffReason> {

@@ -44,10 +44,6 @@ impl Tunable for Kthreads {
         PAGE
     }
 
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn removes(&self) -> &'static [Cause] {
         &[Cause::Kthread, Cause::IpiReschedule]
     }

@@ -1,12 +1,14 @@
 //! `mce-check-interval`: stops polling for corrected hardware errors. Pure.
 
-use super::setting::{FileSetting, anywhere, on_by_default};
+use super::setting::{RuntimeTunable, on_by_default, set_file};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::plan::MachineWideEffect;
 
-pub(super) const MCE_CHECK_INTERVAL: FileSetting = FileSetting {
+const FILE: &str = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
+
+pub(super) const MCE_CHECK_INTERVAL: RuntimeTunable = RuntimeTunable {
     name: "mce-check-interval",
     summary: "stop the timer on each CPU that polls for corrected hardware errors",
     page: "\
@@ -22,14 +24,19 @@ unless you pass `--disturb`.
 
 Source: mce_timer_fn(), store_int_with_restart() and mce_restart() in
 arch/x86/kernel/cpu/mce/core.c (6.12); Documentation/ABI/testing/sysfs-mce.",
-    file: &["/sys/devices/system/machinecheck/machinecheck0/check_interval"],
-    value: "0",
-    compare: ValueComparison::Text,
-    reason: "otherwise a timer on each CPU polls for corrected errors",
+    reads: &[FILE],
     removes: &[Cause::Timer, Cause::MachineCheck],
     culprits: &[CulpritPattern::Function("mce_timer")],
     risk: Risk::Low,
     optional: on_by_default,
     disturbs: Some(MachineWideEffect::CallsCpus),
-    applies: anywhere,
+    wants: |machine, _| {
+        set_file(
+            machine,
+            FILE,
+            "0",
+            ValueComparison::Text,
+            "otherwise a timer on each CPU polls for corrected errors",
+        )
+    },
 };

@@ -69,9 +69,13 @@ pub trait Tunable: Sync {
     /// The page of `explain` (Markdown): why it helps, when it applies, its cost, its sources.
     fn page(&self) -> &'static str;
     /// Files that the survey must read for it; `*` matches any one name in a path.
-    fn reads(&self) -> &'static [&'static str];
+    fn reads(&self) -> &'static [&'static str] {
+        &[]
+    }
     /// The causes of interruptions that it removes.
-    fn removes(&self) -> &'static [Cause];
+    fn removes(&self) -> &'static [Cause] {
+        &[]
+    }
     /// The culprits whose interruptions it removes (`vmstat_update`); empty: all culprits of its
     /// causes.
     fn culprits(&self) -> &'static [CulpritPattern] {
@@ -167,18 +171,18 @@ pub enum InForce {
 
 /// Every tunable, in the order in which their changes are made.
 pub const TUNABLES: &[&dyn Tunable] = &[
-    &keep_affinities::KeepAffinities,
+    &keep_affinities::KEEP_AFFINITIES,
     &tracing_buffer::TracingBuffer,
     &cpu_hotplug_cycle::CpuHotplugCycle,
     &rt_throttling::RT_THROTTLING,
-    &fair_server::FairServer,
+    &fair_server::FAIR_SERVER,
     &cpuset::Cpuset,
     &kthreads::Kthreads,
-    &irqbalance::Irqbalance,
+    &irqbalance::IRQBALANCE,
     &irq_affinity::IrqAffinity,
     &workqueues::Workqueues,
-    &packet_steering::Rps,
-    &packet_steering::Xps,
+    &packet_steering::RPS,
+    &packet_steering::XPS,
     &timer_migration::TIMER_MIGRATION,
     &watchdog::Watchdog,
     &vm_stat_interval::VM_STAT_INTERVAL,
@@ -189,9 +193,9 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &thp::THP,
     &writeback_interval::WRITEBACK_INTERVAL,
     &console_cursor_blink::CONSOLE_CURSOR_BLINK,
-    &power::CpuIdle,
-    &power::CpuGovernor,
-    &no_turbo::NoTurbo,
+    &power::CPU_IDLE,
+    &power::CPU_GOVERNOR,
+    &no_turbo::NO_TURBO,
     &offline_siblings::OfflineSiblings,
     &boot::NohzFull,
     &boot::RcuNocbs,

@@ -1,20 +1,16 @@
 //! `no-turbo`: CPUs keep within their nominal frequencies. Pure.
 
+use super::setting::RuntimeTunable;
 use super::want::setting;
-use super::{Tunable, WantedChange, WantedChanges};
-use crate::causes::Cause;
+use super::{WantedChange, WantedChanges};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
-use crate::policy::Workload;
 use cpushield_linux::text::first_releases::BOOST_OF_POLICY;
 
-#[derive(Debug)]
-pub(super) struct NoTurbo;
-
 /// The switch of the driver intel_pstate: 1 is without turbo.
-const NO_TURBO: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
+const SWITCH: &str = "/sys/devices/system/cpu/intel_pstate/no_turbo";
 /// The least performance, in percent of that with turbo. Without turbo the driver lowers it to what
 /// is left (`store_no_turbo()`), and does not raise it again.
 const LEAST: &str = "/sys/devices/system/cpu/intel_pstate/min_perf_pct";
@@ -24,7 +20,10 @@ const HIGHEST: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 /// The switch of other drivers: 0 is without boost.
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
-const PAGE: &str = "\
+pub(super) const NO_TURBO: RuntimeTunable = RuntimeTunable {
+    name: "no-turbo",
+    summary: "keep all CPUs at or below their nominal frequency, for constant execution times",
+    page: "\
 With turbo (boost), a CPU runs above its nominal frequency. How far above depends on how many CPUs
 of its package are busy, and on their power and temperature. So the execution time of a program on
 the shield depends on what the housekeeping CPUs do. This tunable switches turbo off for the whole
@@ -45,63 +44,37 @@ HWP: the limit is then unknown. In these cases, write to the `boost` files of in
 or switch turbo off in the firmware.
 
 Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
-drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.";
+drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.",
+    reads: &[SWITCH, BOOST, LEAST, NOMINAL, HIGHEST],
+    removes: &[],
+    culprits: &[],
+    risk: Risk::Low,
+    optional: |_| Some(OffReason::CostsSpeed),
+    disturbs: Some(MachineWideEffect::CallsCpus),
+    wants: wants,
+};
 
-impl Tunable for NoTurbo {
-    fn name(&self) -> &'static str {
-        "no-turbo"
-    }
-
-    fn summary(&self) -> &'static str {
-        "keep all CPUs at or below their nominal frequency, for constant execution times"
-    }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[NO_TURBO, BOOST, LEAST, NOMINAL, HIGHEST]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Low
-    }
-
-    fn optional(&self, _workload: Workload) -> Option<OffReason> {
-        Some(OffReason::CostsSpeed)
-    }
-
-    fn disturbs_others(&self) -> Option<MachineWideEffect> {
-        Some(MachineWideEffect::CallsCpus)
-    }
-
-    fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {
-        let (file, value, now) = match (setting(machine, NO_TURBO), setting(machine, BOOST)) {
-            (Some(now), _) => (NO_TURBO, "1", now),
-            (None, Some(now)) => (BOOST, "0", now),
-            (None, None) => {
-                let file = BOOST.to_owned();
-                return WantedChanges::Nothing(InapplicableReason::SettingAbsent { file });
-            }
-        };
-        let has_policy_switches =
-            machine.kernel.version.is_none_or(|version| version >= BOOST_OF_POLICY);
-        if file == BOOST && now != value && has_policy_switches {
-            return WantedChanges::Nothing(InapplicableReason::BoostOfPolicies);
+fn wants(machine: &Machine, _shield: &Shield) -> WantedChanges {
+    let (file, value, now) = match (setting(machine, SWITCH), setting(machine, BOOST)) {
+        (Some(now), _) => (SWITCH, "1", now),
+        (None, Some(now)) => (BOOST, "0", now),
+        (None, None) => {
+            let file = BOOST.to_owned();
+            return WantedChanges::Nothing(InapplicableReason::SettingAbsent { file });
         }
-        if file == NO_TURBO && now != value && !keeps_least_performance(machine) {
-            return WantedChanges::Nothing(InapplicableReason::LeastPerformanceLost);
-        }
-        let reason = "with turbo, the speed of a CPU depends on the load of the other CPUs";
-        let now = Some(now.to_owned());
-        let change = WantedChange::write(now, file, value, ValueComparison::Text, reason);
-        WantedChanges::Changes(vec![change])
+    };
+    let has_policy_switches =
+        machine.kernel.version.is_none_or(|version| version >= BOOST_OF_POLICY);
+    if file == BOOST && now != value && has_policy_switches {
+        return WantedChanges::Nothing(InapplicableReason::BoostOfPolicies);
     }
+    if file == SWITCH && now != value && !keeps_least_performance(machine) {
+        return WantedChanges::Nothing(InapplicableReason::LeastPerformanceLost);
+    }
+    let reason = "with turbo, the speed of a CPU depends on the load of the other CPUs";
+    let now = Some(now.to_owned());
+    let change = WantedChange::write(now, file, value, ValueComparison::Text, reason);
+    WantedChanges::Changes(vec![change])
 }
 
 /// Whether the least performance is certainly possible without turbo, so that the driver does not
@@ -128,8 +101,8 @@ mod tests {
         let mut m = busy(CgroupMode::V2);
         let shield = shield(&m);
         let absent = InapplicableReason::SettingAbsent { file: BOOST.to_owned() };
-        m.settings.remove(NO_TURBO);
-        assert_eq!(NoTurbo.wants(&m, &shield), WantedChanges::Nothing(absent));
+        m.settings.remove(SWITCH);
+        assert_eq!(wants(&m, &shield), WantedChanges::Nothing(absent));
         let already = |wanted: WantedChanges| -> Vec<bool> {
             match wanted {
                 WantedChanges::Changes(changes) => changes.iter().map(|it| it.already).collect(),
@@ -143,17 +116,17 @@ mod tests {
             for (file, text) in [(LEAST, percent), (NOMINAL, "2400000"), (HIGHEST, "4800000")] {
                 m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
             }
-            m.settings.insert(NO_TURBO.to_owned(), TunableReading::Value("0".to_owned()));
-            assert_eq!(NoTurbo.wants(&m, &shield) == lost, !is_kept, "{percent}");
+            m.settings.insert(SWITCH.to_owned(), TunableReading::Value("0".to_owned()));
+            assert_eq!(wants(&m, &shield) == lost, !is_kept, "{percent}");
         }
         let mut wants = |file: &str, text: &str, version| {
-            m.settings.remove(NO_TURBO);
+            m.settings.remove(SWITCH);
             m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
             m.kernel.version = version;
-            NoTurbo.wants(&m, &shield)
+            wants(&m, &shield)
         };
-        assert_eq!(already(wants(NO_TURBO, "0", new)), vec![false]);
-        assert_eq!(already(wants(NO_TURBO, "1", new)), vec![true]);
+        assert_eq!(already(wants(SWITCH, "0", new)), vec![false]);
+        assert_eq!(already(wants(SWITCH, "1", new)), vec![true]);
         assert_eq!(already(wants(BOOST, "1", old)), vec![false]);
         assert_eq!(already(wants(BOOST, "0", new)), vec![true]);
         for version in [new, None] {

@@ -1,12 +1,16 @@
 //! `numa-balancing`: stops hinting faults and page migration. Pure.
 
-use super::setting::{FileSetting, PATCHES, on_by_default};
+use super::WantedChanges;
+use super::setting::{PATCHES, RuntimeTunable, on_by_default, set_file};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
+use crate::documents::plan::Shield;
 
-pub(super) const NUMA_BALANCING: FileSetting = FileSetting {
+const FILE: &str = "/proc/sys/kernel/numa_balancing";
+
+pub(super) const NUMA_BALANCING: RuntimeTunable = RuntimeTunable {
     name: "numa-balancing",
     summary: "stop the kernel from unmapping pages to learn which node uses them",
     page: "\
@@ -23,21 +27,19 @@ leaves it out while another shield is active, unless you pass `--disturb`.
 
 Source: set_numabalancing_state() in kernel/sched/core.c, task_numa_work() in
 kernel/sched/fair.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
-    file: &["/proc/sys/kernel/numa_balancing"],
-    value: "0",
-    compare: ValueComparison::Text,
-    reason: "otherwise the kernel unmaps pages of the workload to cause page faults",
+    reads: &[FILE],
     removes: &[Cause::PageFault],
     culprits: &[],
     risk: Risk::Low,
     optional: on_by_default,
     disturbs: PATCHES,
-    applies: has_several_nodes,
+    wants,
 };
 
-fn has_several_nodes(machine: &Machine) -> Result<(), InapplicableReason> {
+fn wants(machine: &Machine, _: &Shield) -> WantedChanges {
+    let reason = "otherwise the kernel unmaps pages of the workload to cause page faults";
     match machine.topology.nodes.len() {
-        0 | 1 => Err(InapplicableReason::OneMemoryNode),
-        _ => Ok(()),
+        0 | 1 => WantedChanges::Nothing(InapplicableReason::OneMemoryNode),
+        _ => set_file(machine, FILE, "0", ValueComparison::Text, reason),
     }
 }

@@ -2,7 +2,6 @@
 
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
-use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
@@ -67,10 +66,6 @@ impl Tunable for OfflineSiblings {
 
     fn reads(&self) -> &'static [&'static str] {
         &["/sys/devices/system/cpu/cpu*/online"]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[]
     }
 
     fn risk(&self) -> Risk {

@@ -1,25 +1,22 @@
 //! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
+use super::setting::RuntimeTunable;
 use super::want::setting;
-use super::{Tunable, WantedChange, WantedChanges};
+use super::{WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::{OffReason, Shield};
-use crate::policy::Workload;
 use std::collections::BTreeMap;
-
-#[derive(Debug)]
-pub(super) struct CpuIdle;
-
-#[derive(Debug)]
-pub(super) struct CpuGovernor;
 
 /// The governor of a CPU, below the directory of the CPU.
 const GOVERNOR: &str = "cpufreq/scaling_governor";
 
-const IDLE_PAGE: &str = "\
+pub(super) const CPU_IDLE: RuntimeTunable = RuntimeTunable {
+    name: "cpu-idle",
+    summary: "forbid sleep states with an exit latency on the shield",
+    page: "\
 A CPU in deep sleep can take hundreds of microseconds to wake. `n/a` in
 `power/pm_qos_resume_latency_us` of a CPU forbids sleep states with an exit latency, for that CPU
 only. With a cpuidle driver on x86 an idle CPU then polls; elsewhere it uses its shallowest state.
@@ -29,9 +26,28 @@ program that wakes periodically wakes sooner, but this costs power and heat. Wit
 also slows down the neighbouring CPUs. Measure with and without it.
 
 Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
-Documentation/ABI/testing/sysfs-devices-power.";
+Documentation/ABI/testing/sysfs-devices-power.",
+    reads: &["/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"],
+    removes: &[],
+    culprits: &[],
+    risk: Risk::Low,
+    optional: |_| Some(OffReason::OnlyCostsPower),
+    disturbs: None,
+    wants: forbid_sleep,
+};
 
-const GOVERNOR_PAGE: &str = "\
+fn forbid_sleep(machine: &Machine, shield: &Shield) -> WantedChanges {
+    if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
+        return WantedChanges::Nothing(InapplicableReason::NoIdleStates);
+    }
+    let file = "power/pm_qos_resume_latency_us";
+    set_per_cpu_file(machine, shield, file, "n/a", "waking from deep sleep takes time")
+}
+
+pub(super) const CPU_GOVERNOR: RuntimeTunable = RuntimeTunable {
+    name: "cpu-governor",
+    summary: "request the highest frequency for the shielded CPUs",
+    page: "\
 The frequency governor of a CPU chooses its frequency. `performance` always requests the highest one
 that `scaling_max_freq` allows. So a program that wakes up does not wait for the CPU to speed up.
 The hardware can still choose a lower frequency, for example when it is hot.
@@ -48,96 +64,36 @@ the governor (`ondemand/`, `schedutil/`) to their defaults. In its active mode, 
 Source: Documentation/admin-guide/pm/cpufreq.rst; cpufreq_userspace_policy_stop() in
 drivers/cpufreq/cpufreq_userspace.c, cpufreq_dbs_governor_exit() in
 drivers/cpufreq/cpufreq_governor.c, amd_pstate_epp_update_limit() in drivers/cpufreq/amd-pstate.c
-(6.12).";
+(6.12).",
+    reads: &[
+        "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+        "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
+    ],
+    removes: &[Cause::Frequency],
+    culprits: &[],
+    risk: Risk::Low,
+    optional: |_| Some(OffReason::CostsPower),
+    disturbs: None,
+    wants: request_speed,
+};
 
-impl Tunable for CpuIdle {
-    fn name(&self) -> &'static str {
-        "cpu-idle"
+fn request_speed(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let cpus = shield.online_cpus();
+    let governors = cpus.iter().filter_map(|cpu| governor_of(machine, cpu));
+    let mut governors: BTreeMap<String, &str> = governors.collect();
+    let found = governors.len();
+    // The kernel forgets the frequency of this governor (cpufreq_userspace_policy_stop(),
+    // drivers/cpufreq/cpufreq_userspace.c, 6.12).
+    governors.retain(|_, governor| *governor != "userspace");
+    if governors.is_empty() && found > 0 {
+        return WantedChanges::Nothing(InapplicableReason::FrequencySet);
     }
-
-    fn summary(&self) -> &'static str {
-        "forbid sleep states with an exit latency on the shield"
-    }
-
-    fn page(&self) -> &'static str {
-        IDLE_PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &["/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Low
-    }
-
-    fn optional(&self, _workload: Workload) -> Option<OffReason> {
-        Some(OffReason::OnlyCostsPower)
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if machine.power.cpuidle_driver.as_deref().is_none_or(|driver| driver == "none") {
-            return WantedChanges::Nothing(InapplicableReason::NoIdleStates);
-        }
-        let file = "power/pm_qos_resume_latency_us";
-        set_per_cpu_file(machine, shield, file, "n/a", "waking from deep sleep takes time")
-    }
-}
-
-impl Tunable for CpuGovernor {
-    fn name(&self) -> &'static str {
-        "cpu-governor"
-    }
-
-    fn summary(&self) -> &'static str {
-        "request the highest frequency for the shielded CPUs"
-    }
-
-    fn page(&self) -> &'static str {
-        GOVERNOR_PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[
-            "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
-            "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
-        ]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Frequency]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Low
-    }
-
-    fn optional(&self, _workload: Workload) -> Option<OffReason> {
-        Some(OffReason::CostsPower)
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let cpus = shield.online_cpus();
-        let governors = cpus.iter().filter_map(|cpu| governor_of(machine, cpu));
-        let mut governors: BTreeMap<String, &str> = governors.collect();
-        let found = governors.len();
-        // The kernel forgets the frequency of this governor (cpufreq_userspace_policy_stop(),
-        // drivers/cpufreq/cpufreq_userspace.c, 6.12).
-        governors.retain(|_, governor| *governor != "userspace");
-        if governors.is_empty() && found > 0 {
-            return WantedChanges::Nothing(InapplicableReason::FrequencySet);
-        }
-        let wanted = governors.into_iter().map(|(path, now)| {
-            let reason = "a CPU at a low frequency responds slowly";
-            let now = Some(now.to_owned());
-            WantedChange::write(now, &path, "performance", ValueComparison::Text, reason)
-        });
-        changes_of(wanted.collect(), GOVERNOR)
-    }
+    let wanted = governors.into_iter().map(|(path, now)| {
+        let reason = "a CPU at a low frequency responds slowly";
+        let now = Some(now.to_owned());
+        WantedChange::write(now, &path, "performance", ValueComparison::Text, reason)
+    });
+    changes_of(wanted.collect(), GOVERNOR)
 }
 
 /// The file of a CPU's governor, and the governor. CPUs that share a policy have the same file, so
@@ -190,6 +146,6 @@ mod tests {
         let file = "/sys/devices/system/cpu/cpu3/cpufreq/scaling_governor".to_owned();
         m.settings.insert(file, TunableReading::Value("userspace".to_owned()));
         let untouched = WantedChanges::Nothing(InapplicableReason::FrequencySet);
-        assert_eq!(CpuGovernor.wants(&m, &shield), untouched);
+        assert_eq!(request_speed(&m, &shield), untouched);
     }
 }

@@ -1,11 +1,13 @@
 //! `rcu-normal`: avoids expedited grace periods, which interrupt every busy CPU. Pure.
 
-use super::setting::{FileSetting, anywhere, on_by_default};
+use super::setting::{RuntimeTunable, on_by_default, set_file};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 
-pub(super) const RCU_NORMAL: FileSetting = FileSetting {
+const FILE: &str = "/sys/kernel/rcu_normal";
+
+pub(super) const RCU_NORMAL: RuntimeTunable = RuntimeTunable {
     name: "rcu-normal",
     summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
     page: "\
@@ -23,10 +25,7 @@ milliseconds to tens of milliseconds.
 
 Source: kernel/rcu/update.c and kernel/rcu/tree_exp.h, membarrier_private_expedited() in
 kernel/sched/membarrier.c (6.12); Documentation/RCU/Design/Expedited-Grace-Periods.",
-    file: &["/sys/kernel/rcu_normal"],
-    value: "1",
-    compare: ValueComparison::Text,
-    reason: "expedited RCU grace periods otherwise send an IPI to every busy CPU",
+    reads: &[FILE],
     removes: &[Cause::IpiCall],
     culprits: &[
         CulpritPattern::Function("rcu_exp"),
@@ -36,5 +35,13 @@ kernel/sched/membarrier.c (6.12); Documentation/RCU/Design/Expedited-Grace-Perio
     risk: Risk::Low,
     optional: on_by_default,
     disturbs: None,
-    applies: anywhere,
+    wants: |machine, _| {
+        set_file(
+            machine,
+            FILE,
+            "1",
+            ValueComparison::Text,
+            "expedited RCU grace periods otherwise send an IPI to every busy CPU",
+        )
+    },
 };

@@ -1,16 +1,19 @@
 //! `rt-throttling`: stops the throttling of real-time tasks. Pure.
 
-use super::setting::FileSetting;
+use super::WantedChanges;
+use super::setting::{RuntimeTunable, set_file};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, KernelEvent};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
-use crate::documents::plan::OffReason;
+use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
 use cpushield_linux::text::first_releases::RT_THROTTLING_UNTIL;
 
-pub(super) const RT_THROTTLING: FileSetting = FileSetting {
+const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+
+pub(super) const RT_THROTTLING: RuntimeTunable = RuntimeTunable {
     name: "rt-throttling",
     summary: "do not throttle real-time tasks that use more than 95 % of a second",
     page: "\
@@ -35,10 +38,7 @@ their bandwidth.
 
 Source: sched_rt_period_timer() in kernel/sched/rt.c, __dl_overflow() in kernel/sched/deadline.c
 (6.1); Documentation/scheduler/sched-rt-group.rst.",
-    file: &["/proc/sys/kernel/sched_rt_runtime_us"],
-    value: "-1",
-    compare: ValueComparison::Text,
-    reason: "a real-time task is otherwise throttled when it runs for 0.95 s of a second",
+    reads: &[FILE],
     removes: &[Cause::Hrtimer, Cause::Throttling],
     culprits: &[
         CulpritPattern::Function("sched_rt_period_timer"),
@@ -47,7 +47,7 @@ Source: sched_rt_period_timer() in kernel/sched/rt.c, __dl_overflow() in kernel/
     risk: Risk::Medium,
     optional: for_cyclic,
     disturbs: None,
-    applies: has_throttling,
+    wants,
 };
 
 fn for_cyclic(workload: Workload) -> Option<OffReason> {
@@ -57,12 +57,13 @@ fn for_cyclic(workload: Workload) -> Option<OffReason> {
     }
 }
 
-fn has_throttling(machine: &Machine) -> Result<(), InapplicableReason> {
+fn wants(machine: &Machine, _: &Shield) -> WantedChanges {
+    let reason = "a real-time task is otherwise throttled when it runs for 0.95 s of a second";
     let group = machine.kernel.config.get("CONFIG_RT_GROUP_SCHED").is_some_and(|v| v == "y");
     match machine.kernel.version {
         Some(version) if version >= RT_THROTTLING_UNTIL && !group => {
-            Err(InapplicableReason::NoThrottling)
+            WantedChanges::Nothing(InapplicableReason::NoThrottling)
         }
-        _ => Ok(()),
+        _ => set_file(machine, FILE, "-1", ValueComparison::Text, reason),
     }
 }

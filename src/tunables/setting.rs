@@ -1,4 +1,4 @@
-//! [`FileSetting`]: a tunable that sets one kernel file to one value. Pure.
+//! [`RuntimeTunable`]: a tunable whose facts are data, and what many of them share. Pure.
 
 use super::want::{WantedChange, setting};
 use super::{Tunable, WantedChanges};
@@ -10,18 +10,13 @@ use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, OffReason, Shield};
 use crate::policy::Workload;
 
-/// One kernel file and its value while a shield is active.
+/// What a tunable is, and the functions that decide what it does.
 #[derive(Debug)]
-pub(super) struct FileSetting {
+pub(super) struct RuntimeTunable {
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) page: &'static str,
-    /// The only file that is read and written.
-    pub(super) file: &'static [&'static str; 1],
-    pub(super) value: &'static str,
-    pub(super) compare: ValueComparison,
-    /// Why, in one sentence.
-    pub(super) reason: &'static str,
+    pub(super) reads: &'static [&'static str],
     pub(super) removes: &'static [Cause],
     pub(super) culprits: &'static [CulpritPattern],
     pub(super) risk: Risk,
@@ -29,8 +24,8 @@ pub(super) struct FileSetting {
     pub(super) optional: fn(Workload) -> Option<OffReason>,
     /// See [`Tunable::disturbs_others`].
     pub(super) disturbs: Option<MachineWideEffect>,
-    /// Whether it applies to this machine, or else why not.
-    pub(super) applies: fn(&Machine) -> Result<(), InapplicableReason>,
+    /// See [`Tunable::wants`].
+    pub(super) wants: fn(&Machine, &Shield) -> WantedChanges,
 }
 
 /// For settings that are a static key: changing one patches the kernel's code, which interrupts
@@ -42,31 +37,53 @@ pub(super) fn on_by_default(_workload: Workload) -> Option<OffReason> {
     None
 }
 
-/// For settings that apply to every machine with the file.
-pub(super) fn anywhere(_machine: &Machine) -> Result<(), InapplicableReason> {
-    Ok(())
-}
-
-/// For intervals, which are made longer and never shorter.
-///
-/// # Errors
-/// The interval is already longer.
-pub(super) fn check_shorter(
+/// Makes an interval longer, but never shorter.
+pub(super) fn set_interval(
     machine: &Machine,
     file: &str,
     value: u64,
-) -> Result<(), InapplicableReason> {
+    reason: &str,
+) -> WantedChanges {
     let now = setting(machine, file).map(str::trim);
     match now.filter(|now| now.parse::<u64>().is_ok_and(|number| number > value)) {
         Some(now) => {
             let (file, now) = (file.to_owned(), now.to_owned());
-            Err(InapplicableReason::IntervalLonger { file, now })
+            WantedChanges::Nothing(InapplicableReason::IntervalLonger { file, now })
         }
-        None => Ok(()),
+        None => set_file(machine, file, &value.to_string(), ValueComparison::Text, reason),
     }
 }
 
-impl Tunable for FileSetting {
+/// Sets one kernel file to one value.
+pub(super) fn set_file(
+    machine: &Machine,
+    path: &str,
+    value: &str,
+    compare: ValueComparison,
+    reason: &str,
+) -> WantedChanges {
+    let file = path.to_owned();
+    match machine.settings.get(path) {
+        None | Some(TunableReading::Absent)
+            if path.starts_with("/proc") && !machine.shows_proc() =>
+        {
+            WantedChanges::Nothing(InapplicableReason::SettingUnknown { file })
+        }
+        None | Some(TunableReading::Absent) => {
+            WantedChanges::Nothing(InapplicableReason::SettingAbsent { file })
+        }
+        Some(TunableReading::Unreadable(answer)) => {
+            let answer = answer.clone();
+            WantedChanges::Nothing(InapplicableReason::SettingUnreadable { file, answer })
+        }
+        Some(TunableReading::Value(now)) => {
+            let now = Some(now.clone());
+            WantedChanges::Changes(vec![WantedChange::write(now, path, value, compare, reason)])
+        }
+    }
+}
+
+impl Tunable for RuntimeTunable {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -80,7 +97,7 @@ impl Tunable for FileSetting {
     }
 
     fn reads(&self) -> &'static [&'static str] {
-        self.file
+        self.reads
     }
 
     fn removes(&self) -> &'static [Cause] {
@@ -103,35 +120,7 @@ impl Tunable for FileSetting {
         self.disturbs
     }
 
-    fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {
-        let [file] = self.file;
-        if let Err(why) = (self.applies)(machine) {
-            return WantedChanges::Nothing(why);
-        }
-        match machine.settings.get(*file) {
-            None | Some(TunableReading::Absent)
-                if file.starts_with("/proc") && !machine.shows_proc() =>
-            {
-                WantedChanges::Nothing(InapplicableReason::SettingUnknown {
-                    file: (*file).to_owned(),
-                })
-            }
-            None | Some(TunableReading::Absent) => {
-                WantedChanges::Nothing(InapplicableReason::SettingAbsent {
-                    file: (*file).to_owned(),
-                })
-            }
-            Some(TunableReading::Unreadable(answer)) => {
-                let (file, answer) = ((*file).to_owned(), answer.clone());
-                WantedChanges::Nothing(InapplicableReason::SettingUnreadable { file, answer })
-            }
-            Some(TunableReading::Value(now)) => WantedChanges::Changes(vec![WantedChange::write(
-                Some(now.clone()),
-                file,
-                self.value,
-                self.compare,
-                self.reason,
-            )]),
-        }
+    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
+        (self.wants)(machine, shield)
     }
 }

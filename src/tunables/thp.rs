@@ -1,13 +1,15 @@
 //! `thp`: switches transparent huge pages off. Pure.
 
-use super::setting::{FileSetting, anywhere};
+use super::setting::{RuntimeTunable, set_file};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
-pub(super) const THP: FileSetting = FileSetting {
+const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+pub(super) const THP: RuntimeTunable = RuntimeTunable {
     name: "thp",
     summary: "switch transparent huge pages off, so that khugepaged collapses no anonymous memory",
     page: "\
@@ -30,10 +32,7 @@ that is already in huge pages stays so. This tunable does not change shared memo
 Source: collapse_huge_page() and hugepage_pmd_enabled() in mm/khugepaged.c,
 tlb_remove_table_sync_one() in mm/mmu_gather.c (6.12);
 Documentation/admin-guide/mm/transhuge.rst.",
-    file: &["/sys/kernel/mm/transparent_hugepage/enabled"],
-    value: "never",
-    compare: ValueComparison::Word,
-    reason: "otherwise khugepaged may collapse pages of the workload while it runs",
+    reads: &[FILE],
     removes: &[Cause::PageFault, Cause::IpiCall],
     culprits: &[
         CulpritPattern::Kthread("khugepaged"),
@@ -42,7 +41,15 @@ Documentation/admin-guide/mm/transhuge.rst.",
     risk: Risk::Low,
     optional: on_request,
     disturbs: None,
-    applies: anywhere,
+    wants: |machine, _| {
+        set_file(
+            machine,
+            FILE,
+            "never",
+            ValueComparison::Word,
+            "otherwise khugepaged may collapse pages of the workload while it runs",
+        )
+    },
 };
 
 fn on_request(_workload: Workload) -> Option<OffReason> {

@@ -1,12 +1,14 @@
 //! `timer-migration`: lets new timers be armed on another CPU. Pure.
 
-use super::setting::{FileSetting, PATCHES, anywhere};
+use super::setting::{PATCHES, RuntimeTunable, set_file};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::plan::OffReason;
 use crate::policy::Workload;
 
-pub(super) const TIMER_MIGRATION: FileSetting = FileSetting {
+const FILE: &str = "/proc/sys/kernel/timer_migration";
+
+pub(super) const TIMER_MIGRATION: RuntimeTunable = RuntimeTunable {
     name: "timer-migration",
     summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
@@ -31,16 +33,21 @@ leaves it out while another shield is active, unless you pass `--disturb`.
 Source: timers_update_migration() in kernel/time/timer.c, get_target_base() in
 kernel/time/hrtimer.c, get_nohz_timer_target() in kernel/sched/core.c and
 kernel/time/timer_migration.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
-    file: &["/proc/sys/kernel/timer_migration"],
-    value: "1",
-    compare: ValueComparison::Text,
-    reason: "most unpinned timers that a nohz_full CPU starts then fire on a housekeeping CPU",
+    reads: &[FILE],
     removes: &[Cause::Timer, Cause::Hrtimer],
     culprits: &[],
     risk: Risk::None,
     optional: not_for_cyclic,
     disturbs: PATCHES,
-    applies: anywhere,
+    wants: |machine, _| {
+        set_file(
+            machine,
+            FILE,
+            "1",
+            ValueComparison::Text,
+            "most unpinned timers that a nohz_full CPU starts then fire on a housekeeping CPU",
+        )
+    },
 };
 
 fn not_for_cyclic(workload: Workload) -> Option<OffReason> {

@@ -2,7 +2,6 @@
 
 use super::want::setting;
 use super::{Tunable, WantedChange, WantedChanges};
-use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{Machine, TunableReading};
@@ -55,10 +54,6 @@ impl Tunable for TracingBuffer {
             "/sys/kernel/tracing/buffer_subbuf_size_kb",
             "/sys/kernel/tracing/events/sched/sched_switch/enable",
         ]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[]
     }
 
     fn risk(&self) -> Risk {

@@ -1,13 +1,13 @@
 //! `vm-stat-interval`: makes the per-CPU update of memory statistics rare. Pure.
 
-use super::setting::{FileSetting, check_shorter, on_by_default};
+use super::setting::{RuntimeTunable, on_by_default, set_interval};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Risk, ValueComparison};
+use crate::change::Risk;
 
 const FILE: &str = "/proc/sys/vm/stat_interval";
 
-pub(super) const VM_STAT_INTERVAL: FileSetting = FileSetting {
+pub(super) const VM_STAT_INTERVAL: RuntimeTunable = RuntimeTunable {
     name: "vm-stat-interval",
     summary: "update the per-CPU memory statistics once an hour instead of every second",
     page: "\
@@ -26,10 +26,7 @@ in the lists longer.
 
 Source: vmstat_shepherd() and refresh_cpu_vm_stats() in mm/vmstat.c (6.12);
 Documentation/admin-guide/sysctl/vm.rst.",
-    file: &[FILE],
-    value: "3600",
-    compare: ValueComparison::Text,
-    reason: "a CPU whose counters changed otherwise runs vmstat_update every second",
+    reads: &[FILE],
     removes: &[Cause::Workqueue, Cause::Timer],
     culprits: &[
         CulpritPattern::Function("vmstat_update"),
@@ -38,5 +35,12 @@ Documentation/admin-guide/sysctl/vm.rst.",
     risk: Risk::Low,
     optional: on_by_default,
     disturbs: None,
-    applies: |machine| check_shorter(machine, FILE, 3600),
+    wants: |machine, _| {
+        set_interval(
+            machine,
+            FILE,
+            3600,
+            "a CPU whose counters changed otherwise runs vmstat_update every second",
+        )
+    },
 };

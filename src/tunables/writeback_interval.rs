@@ -1,18 +1,19 @@
 //! `writeback-interval`: dirty pages are written back less often. Pure.
 
-use super::setting::{FileSetting, check_shorter};
+use super::WantedChanges;
+use super::setting::{RuntimeTunable, set_interval};
 use super::want::setting;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
-use crate::change::{Risk, ValueComparison};
+use crate::change::Risk;
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
-use crate::documents::plan::OffReason;
+use crate::documents::plan::{OffReason, Shield};
 use crate::policy::Workload;
 
 const FILE: &str = "/proc/sys/vm/dirty_writeback_centisecs";
 
-pub(super) const WRITEBACK_INTERVAL: FileSetting = FileSetting {
+pub(super) const WRITEBACK_INTERVAL: RuntimeTunable = RuntimeTunable {
     name: "writeback-interval",
     summary: "wake the writeback of dirty pages every minute instead of every five seconds",
     page: "\
@@ -24,17 +25,14 @@ because the kernel then arms the timer of the work item there.
 Cost: unsynced data stays in memory for up to 55 seconds longer. A power failure loses it.
 
 Source: wb_wakeup_delayed() in fs/fs-writeback.c (6.12); Documentation/admin-guide/sysctl/vm.rst.",
-    file: &[FILE],
-    value: "6000",
-    compare: ValueComparison::Text,
-    reason: "the writeback timer then fires rarely",
+    reads: &[FILE],
     removes: &[Cause::Timer, Cause::Workqueue],
     // Not `delayed_work_timer_fn`: that is the timer of any delayed work.
     culprits: &[CulpritPattern::Function("wb_workfn"), CulpritPattern::Function("wb_wakeup")],
     risk: Risk::Medium,
     optional: on_request,
     disturbs: None,
-    applies: check_periodic_and_shorter,
+    wants,
 };
 
 fn on_request(_workload: Workload) -> Option<OffReason> {
@@ -42,10 +40,10 @@ fn on_request(_workload: Workload) -> Option<OffReason> {
 }
 
 /// 0 switches periodic writeback off (wb_workfn() in fs/fs-writeback.c, 6.12).
-fn check_periodic_and_shorter(machine: &Machine) -> Result<(), InapplicableReason> {
+fn wants(machine: &Machine, _: &Shield) -> WantedChanges {
     match setting(machine, FILE).map(str::trim) {
-        Some("0") => Err(InapplicableReason::NoPeriodicWriteback),
-        _ => check_shorter(machine, FILE, 6000),
+        Some("0") => WantedChanges::Nothing(InapplicableReason::NoPeriodicWriteback),
+        _ => set_interval(machine, FILE, 6000, "the writeback timer then fires rarely"),
     }
 }
 
