@@ -12,14 +12,14 @@
 //! step of the plan narrowed, or a child of one, cannot be distinguished from one that asked for
 //! the same mask, and gets its original.
 
-use super::journal::{ApplyJournal, StepOriginal, UndoDecision};
+use super::journal::{ApplyJournal, UndoDecision};
 use super::lost_cpus::LostCpus;
 use super::offline_cpus::offline_cpus;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
 use crate::change::Change;
-use crate::documents::plan::{Plan, Shield};
+use crate::documents::plan::Shield;
 use cpushield_linux::{CpuSet, Host, Result, Task, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -54,10 +54,10 @@ pub fn read_movable(host: &Host, tasks: &[Task]) -> Result<TaskMasks> {
 }
 
 /// The known originals of all tasks.
-fn originals(plan: &Plan, intents: &[StepOriginal]) -> TaskMasks {
+fn originals(journal: &ApplyJournal) -> TaskMasks {
     let mut masks = TaskMasks::default();
-    for intent in intents {
-        match (plan.steps.get(intent.step).map(|s| &s.change), &intent.original) {
+    for intent in &journal.intents {
+        match (journal.step(intent).map(|step| &step.change), journal.original(intent)) {
             (Some(Change::KeepAffinities), OriginalState::Affinities { masks: kept }) => {
                 masks.0.extend(kept.0.clone());
             }
@@ -71,20 +71,15 @@ fn originals(plan: &Plan, intents: &[StepOriginal]) -> TaskMasks {
 }
 
 /// Returns the current mask of every task whose original is known. Where the online CPUs of the
-/// mask match the original, the full mask is not read. `shielded` are the CPUs of all shields.
+/// mask match the original, the full mask is not read.
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn current_masks(
-    host: &Host,
-    plan: &Plan,
-    shielded: &CpuSet,
-    intents: &[StepOriginal],
-) -> Result<TaskMasks> {
+pub fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks> {
     let online = host.online_cpus().ok();
-    let offline = offline_cpus(plan, shielded, online.as_ref());
+    let offline = offline_cpus(journal, online.as_ref());
     let mut masks = BTreeMap::new();
-    for (id, original) in originals(plan, intents).0 {
+    for (id, original) in originals(journal).0 {
         let Some(now) = present(host.online_affinity(id.tid))? else { continue };
         let is_same = online.as_ref().is_some_and(|online| original.intersection(online) == now);
         if is_same && !original.intersects(&offline) {
@@ -132,12 +127,10 @@ pub(super) fn foreign_masks(
     tasks: &[Task],
 ) -> Result<TaskMasks> {
     let Some(left) = &journal.applied else { return Ok(TaskMasks::default()) };
-    let intents = journal.intents_with_late();
-    let first = originals(&journal.header.plan, &intents);
+    let first = originals(journal);
     let follow: BTreeSet<TaskId> =
         tasks.iter().filter(|task| follows_interrupt(task)).map(|task| task.id).collect();
-    let shielded = journal.shielded_cpus();
-    let mut masks = current_masks(host, &journal.header.plan, &shielded, &intents)?;
+    let mut masks = current_masks(host, journal)?;
     let lost = LostCpus::read(host, journal);
     masks.0.retain(|id, cpus| {
         let left = left.0.get(id);
@@ -180,7 +173,7 @@ impl<'a> UndoSnapshot<'a> {
         });
         let wanted = wanted.collect();
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
-        let offline = offline_cpus(&journal.header.plan, &journal.shielded_cpus(), online);
+        let offline = offline_cpus(journal, online);
         UndoSnapshot { journal, scope, originals, wanted, offline, tasks }
     }
 }
@@ -437,7 +430,7 @@ pub(super) fn decide(
     scope: &UndoScope,
     tasks: Vec<Task>,
 ) -> Result<UndoDecision> {
-    let originals = originals(&journal.header.plan, &journal.intents_with_late());
+    let originals = originals(journal);
     let mut undoing = UndoDecision::default();
     if originals.0.is_empty() {
         return Ok(undoing);
@@ -488,7 +481,7 @@ pub(super) fn masks_without_cpusets(
     scope: &UndoScope,
     tasks: &[(Task, CpuSet)],
 ) -> Result<TaskMasks> {
-    let originals = originals(&journal.header.plan, &journal.intents_with_late());
+    let originals = originals(journal);
     let (online, mut masks) = (host.online_cpus().ok(), TaskMasks::default());
     let now = UndoSnapshot::new(journal, scope, originals, host.tasks()?, online.as_ref());
     for (task, cpus) in tasks.iter().filter(|(task, _)| !now.has_own_step(task)) {

@@ -8,7 +8,7 @@ use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
 use super::journal_opening::append_opening;
 use super::kind::PerformedChange;
 use super::kinds::kind_of;
-use super::load::{FoundJournal, JournalLoadError, load};
+use super::load::{JournalLoadError, load};
 use crate::change::ChangeFault;
 use crate::documents::applied::{AmendedShield, StepDone};
 use crate::documents::plan::Step;
@@ -76,10 +76,8 @@ pub fn amend(
     }
     namespaces::check_sees_all_tasks(host)?;
     let _lock = store.lock()?;
-    let mut journal = match load(host, store).map_err(AmendError::Load)? {
-        FoundJournal::Here(journal) => *journal,
-        FoundJournal::Nothing | FoundJournal::OtherBoot(_) => return Err(AmendError::NoShield),
-    };
+    let found = load(host, store).map_err(AmendError::Load)?;
+    let mut journal = found.here().ok_or(AmendError::NoShield)?;
     if !journal.is_ready() || journal.unfinished_name().is_some() || was_interrupted(&journal) {
         return Err(AmendError::Unfinished);
     }
@@ -101,12 +99,11 @@ pub fn amend(
         let subject = plan.steps.get(step).map(|step| step.change.subject()).unwrap_or_default();
         return Err(AmendError::Step { subject, why });
     }
-    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
-    let before = affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())?;
+    let before = affinities::current_masks(host, &journal)?;
     let log = append_opening(store, whole, &[opening])?;
     let mut run = PlanExecution::new(host, &journal, log, hogs);
-    let halted = make_steps(&mut run, &journal)?;
-    let now = affinities::current_masks(host, plan, &shielded, &run.intents)?;
+    let halted = make_steps(&mut run)?;
+    let now = affinities::current_masks(host, &journal)?;
     let masks = affinities::masks_after_amendment(&journal, &before, now);
     run.log.add(&journal::applied_line(&masks)?)?;
     run.log.sync()?;
@@ -160,21 +157,18 @@ fn optional(step: &Step) -> Step {
 }
 
 /// Makes the steps, those of the plan first. Returns why it stopped early.
-fn make_steps(
-    run: &mut PlanExecution<'_>,
-    journal: &ApplyJournal,
-) -> Result<Option<String>, AmendError> {
-    let todo: Vec<StepOriginal> =
-        run.intents.iter().filter(|it| journal.amending.contains(&it.step)).cloned().collect();
-    for (at, intent) in todo.iter().enumerate() {
+fn make_steps(run: &mut PlanExecution<'_>) -> Result<Option<String>, AmendError> {
+    let journal = run.journal;
+    let todo = journal.intents.iter().filter(|it| journal.amending.contains(&it.step));
+    for (at, intent) in todo.clone().enumerate() {
         if let Some(signal) = signal::stopped_by() {
             let why = format!("stopped by {signal}");
-            log_not_reached(run, journal, todo.iter().skip(at), &why)?;
+            log_not_reached(run, todo.skip(at), &why)?;
             return Ok(Some(why));
         }
-        let Some(step) = run.plan.steps.get(intent.step) else { continue };
+        let Some(step) = journal.step(intent) else { continue };
         if let Some(broken) = run.make(intent, step)?.broken {
-            log_not_reached(run, journal, todo.iter().skip(at + 1), &broken)?;
+            log_not_reached(run, todo.skip(at + 1), &broken)?;
             return Ok(Some(broken));
         }
     }
@@ -184,11 +178,10 @@ fn make_steps(
 /// Records that steps were not reached.
 fn log_not_reached<'a>(
     run: &mut PlanExecution<'_>,
-    journal: &ApplyJournal,
     rest: impl Iterator<Item = &'a StepOriginal>,
     why: &str,
 ) -> Result<(), AmendError> {
-    for done in not_reached(journal, rest, why) {
+    for done in not_reached(run.journal, rest, why) {
         run.log.add(&journal::outcome_line(&done)?)?;
     }
     Ok(())

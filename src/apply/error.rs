@@ -2,6 +2,7 @@
 
 use super::hogs::BlockedBy;
 use super::journal::JournalError;
+use super::load::JournalLoadError;
 use crate::change::{ChangeFault, Refusal, RefusalKind};
 use crate::documents::applied::UndoneShield;
 use crate::documents::plan::Shield;
@@ -132,6 +133,15 @@ pub enum UndoError {
 impl From<Error> for ApplyError {
     fn from(error: Error) -> ApplyError {
         if error.is_stop() { ApplyError::Killed } else { ApplyError::Access(error) }
+    }
+}
+
+impl From<JournalLoadError> for ApplyError {
+    fn from(error: JournalLoadError) -> ApplyError {
+        match error {
+            JournalLoadError::Access(error) => error.into(),
+            JournalLoadError::Journal { path, error } => ApplyError::Journal { path, error },
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::join;
 use super::journal::{self, ApplyJournal, JOURNAL, JoinKind, JournalHeader, StepOriginal};
 use super::kind::{self, PerformedChange};
 use super::kinds::kind_of;
-use super::load::{FoundJournal, JournalLoadError, boot_id, load};
+use super::load::{FoundJournal, boot_id, load};
 use super::original::OriginalState;
 use super::perform::perform;
 use super::read_originals::read_originals;
@@ -20,9 +20,7 @@ use crate::documents::applied::{AppliedPlan, AppliedStep, ShieldNote, Unrestored
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::files::store::{Appender, StoreLock};
 use cpushield_linux::sys::signal::StopSignal;
-use cpushield_linux::{
-    AffinityGuard, CpuSet, Host, Store, Task, processes::namespaces, sys::signal,
-};
+use cpushield_linux::{AffinityGuard, Host, Store, Task, processes::namespaces, sys::signal};
 use std::borrow::Cow;
 
 /// Applies a plan.
@@ -67,7 +65,7 @@ fn apply_locked(
         }
     };
     let run = PlanExecution::new(host, &journal, log, hogs);
-    let applied = run_plan(run, store, (&journal, plan), lock, progress)?;
+    let applied = run_plan(run, store, plan, lock, progress)?;
     Ok(AppliedPlan { notes, ..applied })
 }
 
@@ -91,12 +89,12 @@ pub(super) fn find_hogs(host: &Host, plan: &Plan, tasks: &[Task]) -> Result<RtHo
 pub(super) fn run_plan(
     mut run: PlanExecution<'_>,
     store: &Store,
-    (journal, plan): (&ApplyJournal, &Plan),
+    plan: &Plan,
     lock: &StoreLock,
     progress: &mut dyn FnMut(ApplyProgress<'_>),
 ) -> Result<AppliedPlan, ApplyError> {
     let host = run.host;
-    let halt = run.make_all(journal, progress).err();
+    let halt = run.make_all(progress).err();
     let steps = std::mem::take(&mut run.steps);
     drop(run);
     match halt {
@@ -163,16 +161,14 @@ fn find_active(
     host: &Host,
     store: &Store,
 ) -> Result<(Option<Box<ApplyJournal>>, Vec<ShieldNote>), ApplyError> {
-    match load(host, store) {
-        Ok(FoundJournal::Nothing) => Ok((None, Vec::new())),
-        Ok(FoundJournal::Here(journal)) => Ok((Some(journal), Vec::new())),
-        Ok(FoundJournal::OtherBoot(origin)) => {
+    match load(host, store)? {
+        FoundJournal::Nothing => Ok((None, Vec::new())),
+        FoundJournal::Here(journal) => Ok((Some(journal), Vec::new())),
+        FoundJournal::OtherBoot(origin) => {
             let journal = undo_log::archive(store, origin.boot_id.as_deref())?;
             let shield = origin.plan.map(|plan| plan.shield.name);
             Ok((None, vec![ShieldNote::Rebooted { shield, journal }]))
         }
-        Err(JournalLoadError::Access(error)) => Err(error.into()),
-        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
     }
 }
 
@@ -230,13 +226,9 @@ pub(super) struct MadeStep {
 /// A running execution of a plan's steps.
 pub(super) struct PlanExecution<'a> {
     pub(super) host: &'a Host,
-    pub(super) plan: &'a Plan,
-    /// The originals of all steps.
-    pub(super) intents: Vec<StepOriginal>,
+    pub(super) journal: &'a ApplyJournal,
     pub(super) log: Appender,
     pub(super) hogs: RtHogs,
-    /// The CPUs of all active shields, and of the one that is being applied.
-    shielded: CpuSet,
     /// The results of the steps made so far.
     pub(super) steps: Vec<AppliedStep>,
 }
@@ -249,9 +241,7 @@ impl<'a> PlanExecution<'a> {
         log: Appender,
         hogs: RtHogs,
     ) -> PlanExecution<'a> {
-        let (plan, intents) = (&journal.header.plan, journal.intents_with_late());
-        let shielded = journal.shielded_cpus();
-        PlanExecution { host, plan, intents, log, hogs, shielded, steps: Vec::new() }
+        PlanExecution { host, journal, log, hogs, steps: Vec::new() }
     }
 }
 
@@ -259,21 +249,20 @@ impl PlanExecution<'_> {
     /// Makes the steps of the shield that is being applied.
     fn make_all(
         &mut self,
-        journal: &ApplyJournal,
         progress: &mut dyn FnMut(ApplyProgress<'_>),
     ) -> Result<(), ExecutionStop> {
+        let journal = self.journal;
         let before = match journal.joining {
-            Some(_) => self.current_masks()?,
+            Some(_) => affinities::current_masks(self.host, journal)?,
             None => TaskMasks::default(),
         };
-        let todo: Vec<StepOriginal> =
-            self.intents.iter().filter(|it| journal.is_open(it.step)).cloned().collect();
-        let total = todo.len();
-        for (done, intent) in todo.iter().enumerate() {
+        let todo = journal.intents.iter().filter(|it| journal.is_open(it.step));
+        let total = todo.clone().count();
+        for (done, intent) in todo.enumerate() {
             if let Some(signal) = signal::stopped_by() {
                 return Err(ExecutionStop::Signal(signal));
             }
-            let Some(step) = self.plan.steps.get(intent.step) else { continue };
+            let Some(step) = journal.step(intent) else { continue };
             progress(ApplyProgress { done, total, what: &step.tunable });
             self.make_or_stop(intent, step)?;
         }
@@ -281,17 +270,13 @@ impl PlanExecution<'_> {
             return Err(ExecutionStop::Signal(signal));
         }
         progress(ApplyProgress { done: total, total, what: "" });
-        let mut masks = self.current_masks()?;
+        let mut masks = affinities::current_masks(self.host, journal)?;
         if journal.joining.is_some() {
             masks = affinities::masks_after_amendment(journal, &before, masks);
         }
         self.log.add(&journal::applied_line(&masks)?)?;
         self.log.sync()?;
         Ok(())
-    }
-
-    fn current_masks(&self) -> Result<TaskMasks, cpushield_linux::Error> {
-        affinities::current_masks(self.host, self.plan, &self.shielded, &self.intents)
     }
 
     fn make_or_stop(&mut self, intent: &StepOriginal, step: &Step) -> Result<(), ExecutionStop> {
@@ -328,7 +313,7 @@ impl PlanExecution<'_> {
         let original = self.read_late_original(intent, step)?;
         let mut made = match self.hogs.refuse(self.host, &step.change)? {
             Some(reason) => PerformedChange::refused(reason),
-            None => perform(self.host, &step.change, &original, &self.shielded)?,
+            None => perform(self.host, &step.change, &original, &self.journal.shielded_cpus())?,
         };
         if kind_of(&step.change).moves_tasks() {
             self.hogs.forget();
@@ -349,20 +334,18 @@ impl PlanExecution<'_> {
         intent: &StepOriginal,
         step: &Step,
     ) -> Result<OriginalState, cpushield_linux::Error> {
+        let known = self.journal.original(intent);
         let Change::Write { path, .. } = &step.change else {
-            let again = kind_of(&step.change).read_original_again(self.host, &intent.original);
+            let again = kind_of(&step.change).read_original_again(self.host, known);
             return match again {
                 Err(error) if error.is_stop() => Err(error),
                 // The change itself reports what is wrong.
-                Err(_) | Ok(None) => Ok(intent.original.clone()),
+                Err(_) | Ok(None) => Ok(known.clone()),
                 Ok(Some(original)) => self.journal_original(intent.step, original),
             };
         };
-        if intent.original != OriginalState::Missing
-            || self.is_in_new_dir(path)
-            || !self.host.exists(path)
-        {
-            return Ok(intent.original.clone());
+        if *known != OriginalState::Missing || self.is_in_new_dir(path) || !self.host.exists(path) {
+            return Ok(known.clone());
         }
         let original = kind_of(&step.change).read_original(self.host)?;
         self.journal_original(intent.step, original)
@@ -382,9 +365,10 @@ impl PlanExecution<'_> {
 
     /// Whether a path is in a directory that the plan makes.
     fn is_in_new_dir(&self, path: &str) -> bool {
-        self.intents.iter().any(|intent| {
-            let step = self.plan.steps.get(intent.step);
-            let dir = step.and_then(|step| kind_of(&step.change).made_dir(&intent.original));
+        let journal = self.journal;
+        journal.intents.iter().any(|intent| {
+            let step = journal.step(intent);
+            let dir = step.and_then(|it| kind_of(&it.change).made_dir(journal.original(intent)));
             dir.is_some_and(|dir| kind::is_below(path, &dir))
         })
     }

@@ -11,7 +11,7 @@ use super::error::ApplyError;
 use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin, StepOriginal};
 use super::journal_opening::append_opening;
 use super::kinds::kind_of;
-use super::load::{FoundJournal, JournalLoadError, load};
+use super::load::load;
 use super::original::OriginalState;
 use super::task_masks::TaskMasks;
 use crate::change::{Change, ValueComparison};
@@ -27,12 +27,10 @@ use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 /// The journal cannot be used, another change is unfinished, or the shield overlaps another one.
 pub fn check_active(host: &Host, store: &Store, plan: &Plan) -> Result<(), ApplyError> {
     match load(host, store) {
-        Ok(FoundJournal::Here(journal)) => check_others(&journal, &plan.shield),
-        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => Ok(()),
+        Ok(found) => found.here().map_or(Ok(()), |it| check_others(&it, &plan.shield)),
         // A normal user cannot read the journal.
         Err(error) if error.is_denied() => Ok(()),
-        Err(JournalLoadError::Access(error)) => Err(error.into()),
-        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
+        Err(error) => Err(error.into()),
     }
 }
 

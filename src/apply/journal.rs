@@ -384,16 +384,6 @@ impl ApplyJournal {
         self.header.plan.steps.get(intent.step)
     }
 
-    /// The originals of all steps, those that were read late included.
-    #[must_use]
-    pub fn intents_with_late(&self) -> Vec<StepOriginal> {
-        let intents = self.intents.iter().map(|intent| StepOriginal {
-            step: intent.step,
-            original: self.original(intent).clone(),
-        });
-        intents.collect()
-    }
-
     /// The state before a step, read late when the file appeared late.
     #[must_use]
     pub fn original<'a>(&'a self, intent: &'a StepOriginal) -> &'a OriginalState {

@@ -35,13 +35,23 @@ pub(super) enum FoundJournal {
     Here(Box<ApplyJournal>),
 }
 
+impl FoundJournal {
+    /// The journal of this boot.
+    pub(super) fn here(self) -> Option<ApplyJournal> {
+        match self {
+            FoundJournal::Here(journal) => Some(*journal),
+            FoundJournal::Nothing | FoundJournal::OtherBoot(_) => None,
+        }
+    }
+}
+
 /// Loads the journal of the active shield. The boot in its first line is checked first: a damaged
 /// journal does not matter after a reboot.
 pub(super) fn load(host: &Host, store: &Store) -> Result<FoundJournal, JournalLoadError> {
-    let Some(bytes) = store.read(JOURNAL).map_err(JournalLoadError::Access)? else {
+    let Some(bytes) = store.read(JOURNAL)? else {
         return Ok(FoundJournal::Nothing);
     };
-    let boot = boot_id(host).map_err(JournalLoadError::Access)?;
+    let boot = boot_id(host)?;
     match JournalOrigin::of_other_boot(&bytes, boot.as_deref()) {
         Some(origin) => Ok(FoundJournal::OtherBoot(Box::new(origin))),
         None => match ApplyJournal::parse(&bytes) {

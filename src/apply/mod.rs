@@ -113,7 +113,7 @@ pub use undo_versions::{EndedChange, end_change, undo, undo_with};
 use crate::change::{Change, Outcome};
 use crate::documents::plan::{Plan, Step};
 use cpushield_linux::{CpuSet, Error, Host, Store, Task, TaskId};
-use load::{FoundJournal, load};
+use load::load;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The plans of this boot's journal, with their boot, even if they were not fully applied
@@ -122,7 +122,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// # Errors
 /// The journal cannot be read or parsed.
 pub fn active_plans(host: &Host, store: &Store) -> Result<Vec<Plan>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(Vec::new()) };
     Ok(journal.plans())
 }
 
@@ -132,7 +132,7 @@ pub fn active_plans(host: &Host, store: &Store) -> Result<Vec<Plan>, JournalLoad
 /// # Errors
 /// The journal cannot be read or parsed.
 pub fn next_to_undo(host: &Host, store: &Store) -> Result<Option<String>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(None) };
     Ok(journal.unfinished_name().or_else(|| journal.shield_names().pop()))
 }
 
@@ -141,7 +141,7 @@ pub fn next_to_undo(host: &Host, store: &Store) -> Result<Option<String>, Journa
 /// # Errors
 /// The journal cannot be read or parsed.
 pub fn outcomes(host: &Host, store: &Store) -> Result<Vec<(Step, Outcome)>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(Vec::new()) };
     let steps = &journal.header.plan.steps;
     let outcomes = journal.outcomes.values();
     let outcomes =
@@ -157,7 +157,7 @@ pub fn lived_before(
     host: &Host,
     store: &Store,
 ) -> Result<Option<BTreeSet<TaskId>>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(None) };
     let mut intents = journal.intents.iter();
     Ok(intents.find_map(|intent| match &intent.original {
         OriginalState::Affinities { masks } => Some(masks.0.keys().copied().collect()),
@@ -177,13 +177,11 @@ pub fn masks_without_cpusets(
     name: &str,
     tasks: &[(Task, CpuSet)],
 ) -> Result<BTreeMap<TaskId, CpuSet>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(BTreeMap::new()) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(BTreeMap::new()) };
     let Some(scope) = undo_scope::UndoScope::new(host, &journal, name) else {
         return Ok(BTreeMap::new());
     };
-    let masks = affinities::masks_without_cpusets(host, &journal, &scope, tasks)
-        .map_err(JournalLoadError::Access)?;
-    Ok(masks.0)
+    Ok(affinities::masks_without_cpusets(host, &journal, &scope, tasks)?.0)
 }
 
 /// Archives a journal that cannot be read and returns its path; `None` without a journal. It has
@@ -202,7 +200,7 @@ pub fn forget_journal(store: &Store) -> Result<Option<String>, Error> {
 /// # Errors
 /// The journal cannot be read or parsed.
 pub fn unfinished_shield(host: &Host, store: &Store) -> Result<Option<String>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(None) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(None) };
     Ok(journal.unfinished_name())
 }
 
@@ -216,7 +214,7 @@ pub fn states_without(
     store: &Store,
     name: &str,
 ) -> Result<Vec<(Change, OriginalState)>, JournalLoadError> {
-    let FoundJournal::Here(journal) = load(host, store)? else { return Ok(Vec::new()) };
+    let Some(journal) = load(host, store)?.here() else { return Ok(Vec::new()) };
     let Some(scope) = undo_scope::UndoScope::new(host, &journal, name) else {
         return Ok(Vec::new());
     };

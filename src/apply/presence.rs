@@ -2,7 +2,7 @@
 //! reports a partial shield as an active one. `status` shows the state of the machine.
 
 use super::journal::ApplyJournal;
-use super::load::{FoundJournal, JournalLoadError, load};
+use super::load::{JournalLoadError, load};
 use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
 use cpushield_linux::{Host, Store};
 use std::time::Duration;
@@ -40,10 +40,9 @@ pub fn find_shield(host: &Host, store: &Store) -> Result<ShieldPresence, Journal
 
 /// Checks the lock first, then the journal.
 fn find_once(host: &Host, store: &Store) -> Result<ShieldPresence, JournalLoadError> {
-    let writer = store.holder().map_err(JournalLoadError::Access)?;
+    let writer = store.holder()?;
     let journal = match load(host, store) {
-        Ok(FoundJournal::Here(journal)) => Some(journal),
-        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => None,
+        Ok(found) => found.here().map(Box::new),
         Err(JournalLoadError::Journal { .. }) if writer.is_some() => None,
         Err(error) => return Err(error),
     };

@@ -9,7 +9,7 @@ use super::join::JoinedShield;
 use super::journal::{JoinKind, replaced_name};
 use super::kind::OlderVersion;
 use super::kinds::kind_of;
-use super::load::{FoundJournal, JournalLoadError, load};
+use super::load::load;
 use super::{join, summary, undo};
 use crate::change::Change;
 use crate::documents::applied::{AppliedPlan, UnrestoredChanges};
@@ -41,15 +41,8 @@ fn replace_locked(
     lock: &StoreLock,
     progress: &mut dyn FnMut(ApplyProgress<'_>),
 ) -> Result<AppliedPlan, ApplyError> {
-    let journal = match load(host, store) {
-        Ok(FoundJournal::Here(journal)) => *journal,
-        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => {
-            return Err(gone_since(&plan.shield.name));
-        }
-        Err(JournalLoadError::Access(error)) => return Err(error.into()),
-        Err(JournalLoadError::Journal { path, error }) => {
-            return Err(ApplyError::Journal { path, error });
-        }
+    let Some(journal) = load(host, store)?.here() else {
+        return Err(gone_since(&plan.shield.name));
     };
     join::check_others(&journal, &plan.shield)?;
     let name = plan.shield.name.clone();
@@ -63,7 +56,7 @@ fn replace_locked(
     let JoinedShield { journal, log, notes } =
         join::join(host, store, journal, &joining, JoinKind::Successor, &tasks)?;
     let run = PlanExecution::new(host, &journal, log, hogs);
-    let mut applied = run_plan(run, store, (&journal, &joining), lock, progress)?;
+    let mut applied = run_plan(run, store, &joining, lock, progress)?;
     applied.notes.extend(notes);
     let replaced = replaced_name(&name);
     match undo::undo_locked(host, store, Some(&replaced), UnrestoredChanges::Keep, lock) {

@@ -3,7 +3,7 @@
 //! no tasks. No change is based on it: code that changes something reads the journal.
 
 use super::journal::ApplyJournal;
-use super::load::{FoundJournal, boot_id, load};
+use super::load::{boot_id, load};
 use crate::documents::applied::ShieldNote;
 use crate::documents::plan::Shield;
 use crate::policy::ShieldOperators;
@@ -63,8 +63,9 @@ pub(super) fn announce_change(host: &Host, store: &Store) {
 pub(super) fn publish(host: &Host, store: &Store) -> Option<ShieldNote> {
     store.public()?;
     let (unfinished, shields) = match load(host, store) {
-        Ok(FoundJournal::Here(journal)) => (!journal.is_whole(), summarize(&journal)),
-        Ok(FoundJournal::Nothing | FoundJournal::OtherBoot(_)) => (false, Vec::new()),
+        Ok(found) => found
+            .here()
+            .map_or((false, Vec::new()), |journal| (!journal.is_whole(), summarize(&journal))),
         Err(_) => (true, Vec::new()),
     };
     let written = boot_id(host).and_then(|boot_id| {

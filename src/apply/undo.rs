@@ -20,7 +20,7 @@ use super::restore_affinities::{self, OtherSettings, RestoredAffinities};
 use super::revert::{self, FileCheck};
 use super::task_masks::TaskMasks;
 use super::unbound;
-use super::undo_end::{UndoEnd, current_masks};
+use super::undo_end::UndoEnd;
 use super::undo_log::{UndoLog, archive_or_remove};
 use super::undo_scope::UndoScope;
 use crate::change::{Change, Outcome};
@@ -60,7 +60,7 @@ pub(super) fn undo_locked(
     let mut log = UndoLog::open(store, journal.whole);
     let before = match scope.others.is_empty() {
         true => TaskMasks::default(),
-        false => current_masks(host, &journal)?,
+        false => affinities::current_masks(host, &journal)?,
     };
     begin_leave(&mut journal, &scope, &mut log);
     let undoing = affinities::decide(host, &journal, &scope, tasks)?;

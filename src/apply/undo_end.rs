@@ -64,7 +64,7 @@ impl UndoEnd<'_> {
     /// even if a killed undo had set it.
     fn keep_others(&self) -> Result<(), Error> {
         let UndoEnd { host, store, journal, scope, undoing, before } = self;
-        let now = current_masks(host, journal)?;
+        let now = affinities::current_masks(host, journal)?;
         let decided = |id: &TaskId, mask: &CpuSet| undoing.masks.0.get(id) == Some(mask);
         let ours = now.0.clone().into_iter().filter(|(id, mask)| decided(id, mask));
         let mut masks = affinities::masks_after_amendment(journal, before, now.clone());
@@ -72,12 +72,6 @@ impl UndoEnd<'_> {
         let bytes = journal.without_shield(&scope.shield.name, &masks)?;
         store.replace_and_reserve(JOURNAL, &bytes, journal::room_for(bytes.len()))
     }
-}
-
-/// The affinities that an active shield knows, as they are now.
-pub(super) fn current_masks(host: &Host, journal: &ApplyJournal) -> Result<TaskMasks, Error> {
-    let (plan, shielded) = (&journal.header.plan, journal.shielded_cpus());
-    affinities::current_masks(host, plan, &shielded, &journal.intents_with_late())
 }
 
 /// Notes that the journal could not be archived or rewritten. Until another undo does, it names the

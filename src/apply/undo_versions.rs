@@ -3,7 +3,7 @@
 
 use super::error::{ApplyError, UndoError};
 use super::journal::JOURNAL;
-use super::load::{FoundJournal, JournalLoadError, load};
+use super::load::{FoundJournal, load};
 use super::summary;
 use super::undo::undo_locked;
 use crate::documents::applied::{ShieldNote, UndoneShield, UnrestoredChanges};
@@ -119,8 +119,7 @@ fn find_replaced(host: &Host, store: &Store) -> Result<Option<(CpuSet, String)>,
         Ok(_) => Ok(None),
         // A normal user cannot read the journal.
         Err(error) if error.is_denied() => Ok(None),
-        Err(JournalLoadError::Access(error)) => Err(error.into()),
-        Err(JournalLoadError::Journal { path, error }) => Err(ApplyError::Journal { path, error }),
+        Err(error) => Err(error.into()),
     }
 }
 
