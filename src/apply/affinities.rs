@@ -20,6 +20,7 @@ use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
 use crate::change::Change;
 use crate::documents::plan::Shield;
+use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Host, Result, Task, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,15 +33,6 @@ fn read_masks(host: &Host, tasks: impl Iterator<Item = TaskId>) -> Result<TaskMa
         }
     }
     Ok(TaskMasks(masks))
-}
-
-/// Turns the error of a task that is gone into `None`.
-pub(super) fn present<T>(reading: Result<T>) -> Result<Option<T>> {
-    match reading {
-        Ok(value) => Ok(Some(value)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Reads the masks of all `tasks` that can be moved, except those of this process.
@@ -100,15 +92,9 @@ pub(super) fn masks_after_amendment(
     now: TaskMasks,
 ) -> TaskMasks {
     let mut left = journal.applied.clone().unwrap_or_default();
-    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
-    let wanted: Vec<(&TaskId, &CpuSet)> = steps
-        .filter_map(|step| match &step.change {
-            Change::Affinity { task, cpus, .. } => Some((task, cpus)),
-            _ => None,
-        })
-        .collect();
+    let wanted: Vec<(TaskId, &CpuSet)> = journal.wanted_masks().collect();
     for (id, now) in now.0 {
-        let ours = before.0.get(&id) != Some(&now) || wanted.contains(&(&id, &now));
+        let ours = before.0.get(&id) != Some(&now) || wanted.contains(&(id, &now));
         if ours || !left.0.contains_key(&id) {
             left.0.insert(id, now);
         }
@@ -136,11 +122,10 @@ pub(super) fn foreign_masks(
         let left = left.0.get(id);
         let is_changed =
             left.is_some_and(|left| left != cpus && !lost.may_have_narrowed(*id, Some(left), cpus));
-        let shields = || journal.shields.iter().map(|live| &live.plan.shield);
         is_changed
             && first.0.get(id) != Some(cpus)
             && !follow.contains(id)
-            && !shields().any(|shield| is_in_shield(host, *id, cpus, shield))
+            && !journal.planned_shields().any(|shield| is_in_shield(host, *id, cpus, shield))
     });
     Ok(masks)
 }
@@ -166,12 +151,7 @@ impl<'a> UndoSnapshot<'a> {
         tasks: Vec<Task>,
         online: Option<&CpuSet>,
     ) -> UndoSnapshot<'a> {
-        let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
-        let wanted = steps.filter_map(|step| match &step.change {
-            Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
-            _ => None,
-        });
-        let wanted = wanted.collect();
+        let wanted = journal.wanted_masks().collect();
         let tasks = tasks.into_iter().map(|task| (task.id.tid, task)).collect();
         let offline = offline_cpus(journal, online);
         UndoSnapshot { journal, scope, originals, wanted, offline, tasks }

@@ -4,7 +4,7 @@
 use super::affinities;
 use super::executor::PlanExecution;
 use super::hogs::{BlockedBy, RtHogs};
-use super::journal::{self, AddedStep, Amendment, ApplyJournal, StepOriginal};
+use super::journal::{AddedStep, Amendment, ApplyJournal, JournalLine, StepOriginal};
 use super::journal_opening::append_opening;
 use super::kind::PerformedChange;
 use super::kinds::kind_of;
@@ -91,7 +91,7 @@ pub fn amend(
         return Err(AmendError::Hog(hog));
     }
     let amendment = make_amendment(host, &journal, name, steps)?;
-    let opening = journal::amendment_line(&amendment)?;
+    let opening = JournalLine::Amend(amendment.clone()).encode()?;
     let whole = journal.whole;
     journal.amend(amendment);
     let plan = journal.plan_of(name).unwrap_or_else(|| journal.header.plan.clone());
@@ -105,7 +105,7 @@ pub fn amend(
     let halted = make_steps(&mut run)?;
     let now = affinities::current_masks(host, &journal)?;
     let masks = affinities::masks_after_amendment(&journal, &before, now);
-    run.log.add(&journal::applied_line(&masks)?)?;
+    run.log.add(&JournalLine::applied(&masks).encode()?)?;
     run.log.sync()?;
     Ok(AmendedShield { steps: run.steps, halted })
 }
@@ -133,11 +133,8 @@ fn make_amendment(
             journal.step(intent).is_some_and(|earlier| earlier.change == step.change)
         };
         let known = journal.last_about(&step.change);
-        let own = known.filter(has_change).and_then(|_| {
-            let live = journal.find_shield(name)?;
-            let own = journal.intents.iter().filter(|intent| live.steps.contains(&intent.step));
-            own.rev().find(has_change)
-        });
+        let own = known.filter(has_change);
+        let own = own.and_then(|_| journal.intents_of(name).rev().find(has_change));
         if let Some(own) = own {
             amendment.again.push(own.step);
             continue;
@@ -182,7 +179,7 @@ fn log_not_reached<'a>(
     why: &str,
 ) -> Result<(), AmendError> {
     for done in not_reached(run.journal, rest, why) {
-        run.log.add(&journal::outcome_line(&done)?)?;
+        run.log.add(&JournalLine::Outcome(done).encode()?)?;
     }
     Ok(())
 }

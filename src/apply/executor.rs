@@ -6,7 +6,9 @@ use super::affinities;
 use super::error::{ApplyError, ApplyProgress};
 use super::hogs::RtHogs;
 use super::join;
-use super::journal::{self, ApplyJournal, JOURNAL, JoinKind, JournalHeader, StepOriginal};
+use super::journal::{
+    self, ApplyJournal, JOURNAL, JoinKind, JournalHeader, JournalLine, StepOriginal,
+};
 use super::kind::{self, PerformedChange};
 use super::kinds::kind_of;
 use super::load::{FoundJournal, boot_id, load};
@@ -274,7 +276,7 @@ impl PlanExecution<'_> {
         if journal.joining.is_some() {
             masks = affinities::masks_after_amendment(journal, &before, masks);
         }
-        self.log.add(&journal::applied_line(&masks)?)?;
+        self.log.add(&JournalLine::applied(&masks).encode()?)?;
         self.log.sync()?;
         Ok(())
     }
@@ -320,7 +322,7 @@ impl PlanExecution<'_> {
         }
         let (broken, failure) = (made.broken.take(), made.failure.take());
         let done = made.of_step(intent.step);
-        self.log.add(&journal::outcome_line(&done)?)?;
+        self.log.add(&JournalLine::Outcome(done.clone()).encode()?)?;
         let (tunable, subject) = (step.tunable.clone(), step.change.subject());
         self.steps.push(AppliedStep { tunable, subject, done });
         Ok(MadeStep { broken, failure })
@@ -358,7 +360,7 @@ impl PlanExecution<'_> {
         original: OriginalState,
     ) -> Result<OriginalState, cpushield_linux::Error> {
         let late = StepOriginal { step, original: original.clone() };
-        self.log.add(&journal::late_original_line(&late)?)?;
+        self.log.add(&JournalLine::Late(late).encode()?)?;
         self.log.sync()?;
         Ok(original)
     }

@@ -8,7 +8,7 @@
 
 use super::affinities;
 use super::error::ApplyError;
-use super::journal::{self, ApplyJournal, JoinKind, ShieldJoin, StepOriginal};
+use super::journal::{ApplyJournal, JoinKind, JournalLine, ShieldJoin, StepOriginal};
 use super::journal_opening::append_opening;
 use super::kinds::kind_of;
 use super::load::load;
@@ -56,8 +56,7 @@ pub(super) fn check_others(journal: &ApplyJournal, shield: &Shield) -> Result<()
         let unfinished = journal.unfinished_name().or_else(|| names.first().cloned());
         return Err(ApplyError::Unfinished { shield: unfinished.unwrap_or_default() });
     }
-    let live = journal.shields.iter().map(|live| &live.plan.shield);
-    let mut live = live.filter(|live| live.name != shield.name);
+    let mut live = journal.planned_shields().filter(|live| live.name != shield.name);
     if let Some(other) = live.clone().find(|live| live.cpus.intersects(&shield.cpus)) {
         return Err(ApplyError::Overlap {
             cpus: other.cpus.intersection(&shield.cpus),
@@ -138,8 +137,9 @@ pub(super) fn join(
         });
     }
     let join = ShieldJoin { kind, plan: plan.clone(), originals };
-    let late = foreign.originals.iter().map(journal::late_original_line);
-    let lines: Result<Vec<Vec<u8>>, Error> = late.chain([journal::join_line(&join)]).collect();
+    let late = foreign.originals.into_iter().map(JournalLine::Late);
+    let lines = late.chain([JournalLine::Join(Box::new(join.clone()))]);
+    let lines: Result<Vec<Vec<u8>>, Error> = lines.map(|line| line.encode()).collect();
     let log = append_opening(store, journal.whole, &lines?)?;
     journal.join(join);
     Ok(JoinedShield { journal, log, notes: foreign.notes })
@@ -167,9 +167,11 @@ impl ForeignChanges {
             let Some((original, drift)) = foreign_value(host, journal, known)? else { continue };
             let subject = step.change.subject();
             foreign.notes.push(ShieldNote::ForeignValue { subject, drift });
-            let about = journal.steps_about(&step.change);
-            let later = about.map(|step| StepOriginal { step, original: original.clone() });
-            foreign.originals.extend(later);
+            foreign.originals.extend(
+                journal
+                    .intents_about(&step.change)
+                    .map(|intent| StepOriginal { step: intent.step, original: original.clone() }),
+            );
         }
         let masks = affinities::foreign_masks(host, journal, tasks)?;
         if !masks.0.is_empty() {

@@ -20,7 +20,7 @@ use super::task_masks::TaskMasks;
 use crate::change::{Change, Outcome};
 use crate::documents::applied::{ChangeFate, DroppedLine, StepDone, StepNote};
 use crate::documents::plan::{Plan, Step};
-use cpushield_linux::{Error, TaskId};
+use cpushield_linux::{CpuSet, Error, TaskId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +59,7 @@ pub struct StepOriginal {
 /// The line that ends the originals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct BeginLine {
+pub(super) struct BeginLine {
     /// The number of originals.
     intents: usize,
 }
@@ -67,7 +67,7 @@ struct BeginLine {
 /// The line that ends a complete apply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CompleteLine {
+pub(super) struct CompleteLine {
     /// The resulting affinities of all tasks whose original is known.
     masks: TaskMasks,
 }
@@ -138,7 +138,7 @@ pub struct StepFate {
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum JournalLine {
+pub(super) enum JournalLine {
     Header(Box<JournalHeader>),
     Intent(StepOriginal),
     Begin(BeginLine),
@@ -190,14 +190,21 @@ pub struct ApplyJournal {
     pub dropped: Vec<DroppedLine>,
 }
 
-/// Encodes a line with its line end.
-///
-/// # Errors
-/// It cannot be encoded, which is a defect of this program. Then nothing may be changed.
-fn encode(line: &JournalLine) -> Result<Vec<u8>, Error> {
-    let mut bytes = serde_json::to_vec(line).map_err(|error| Error::json(JOURNAL, error))?;
-    bytes.push(b'\n');
-    Ok(bytes)
+impl JournalLine {
+    /// The line of the affinities that a complete apply or amendment left.
+    pub(super) fn applied(masks: &TaskMasks) -> JournalLine {
+        JournalLine::Applied(CompleteLine { masks: masks.clone() })
+    }
+
+    /// Encodes a line with its line end.
+    ///
+    /// # Errors
+    /// It cannot be encoded, which is a defect of this program. Then nothing may be changed.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = serde_json::to_vec(self).map_err(|error| Error::json(JOURNAL, error))?;
+        bytes.push(b'\n');
+        Ok(bytes)
+    }
 }
 
 /// The part of a journal that must be on the disk before the first write.
@@ -205,11 +212,11 @@ fn encode(line: &JournalLine) -> Result<Vec<u8>, Error> {
 /// # Errors
 /// It cannot be encoded.
 pub fn opening_lines(header: &JournalHeader, intents: &[StepOriginal]) -> Result<Vec<u8>, Error> {
-    let mut bytes = encode(&JournalLine::Header(Box::new(header.clone())))?;
+    let mut bytes = JournalLine::Header(Box::new(header.clone())).encode()?;
     for intent in intents {
-        bytes.extend(encode(&JournalLine::Intent(intent.clone()))?);
+        bytes.extend(JournalLine::Intent(intent.clone()).encode()?);
     }
-    bytes.extend(encode(&JournalLine::Begin(BeginLine { intents: intents.len() }))?);
+    bytes.extend(JournalLine::Begin(BeginLine { intents: intents.len() }).encode()?);
     Ok(bytes)
 }
 
@@ -221,78 +228,6 @@ const SPARE_BYTES: u64 = 64 << 10;
 #[must_use]
 pub fn room_for(opening: usize) -> u64 {
     4 * opening as u64 + SPARE_BYTES
-}
-
-/// The line of an original that was read late, because the file appeared while applying.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn late_original_line(intent: &StepOriginal) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Late(intent.clone()))
-}
-
-/// The line of an outcome.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn outcome_line(done: &StepDone) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Outcome(done.clone()))
-}
-
-/// The line of an amendment.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn amendment_line(amendment: &Amendment) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Amend(amendment.clone()))
-}
-
-/// The line of a shield that joins others, on the disk before its first write.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn join_line(join: &ShieldJoin) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Join(Box::new(join.clone())))
-}
-
-/// The line of a shield that leaves others, on the disk before the first change is reverted.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn leave_line(leave: &ShieldLeave) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Leave(leave.clone()))
-}
-
-/// The line that ends a complete apply, or an amendment.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn applied_line(masks: &TaskMasks) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Applied(CompleteLine { masks: masks.clone() }))
-}
-
-/// The line that begins an undo.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn undoing_line(undoing: &UndoDecision) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Undoing(undoing.clone()))
-}
-
-/// The line that ends an undo.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn affinities_done_line(done: &AffinitiesDone) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::AffinitiesDone(done.clone()))
-}
-
-/// The line of what undo did with a step.
-///
-/// # Errors
-/// It cannot be encoded.
-pub fn undone_line(fated: &StepFate) -> Result<Vec<u8>, Error> {
-    encode(&JournalLine::Undone(fated.clone()))
 }
 
 impl ApplyJournal {
@@ -373,15 +308,26 @@ impl ApplyJournal {
     /// Finds the last step about the same thing as a change.
     #[must_use]
     pub fn last_about(&self, change: &Change) -> Option<&StepOriginal> {
-        let mut latest = self.intents.iter().rev();
-        latest
-            .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
+        self.intents_about(change).next_back()
     }
 
     /// The step of an original.
     #[must_use]
     pub fn step(&self, intent: &StepOriginal) -> Option<&Step> {
         self.header.plan.steps.get(intent.step)
+    }
+
+    /// The changes of all runtime steps.
+    pub(super) fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.intents.iter().filter_map(|intent| Some(&self.step(intent)?.change))
+    }
+
+    /// The affinities that steps set.
+    pub(super) fn wanted_masks(&self) -> impl Iterator<Item = (TaskId, &CpuSet)> {
+        self.changes().filter_map(|change| match change {
+            Change::Affinity { task, cpus, .. } => Some((*task, cpus)),
+            _ => None,
+        })
     }
 
     /// The state before a step, read late when the file appeared late.
@@ -478,30 +424,34 @@ pub(super) mod tests {
             unrestored: vec!["/proc/irq/5/smp_affinity_list".to_owned()],
         };
         bytes.extend(
-            late_original_line(&StepOriginal { step: 2, original: OriginalState::Missing })
+            JournalLine::Late(StepOriginal { step: 2, original: OriginalState::Missing })
+                .encode()
                 .unwrap(),
         );
-        bytes.extend(outcome_line(&done(0)).unwrap());
-        bytes.extend(outcome_line(&done(2)).unwrap());
-        bytes.extend(applied_line(&masks).unwrap());
+        bytes.extend(JournalLine::Outcome(done(0)).encode().unwrap());
+        bytes.extend(JournalLine::Outcome(done(2)).encode().unwrap());
+        bytes.extend(JournalLine::applied(&masks).encode().unwrap());
         let added = vec![AddedStep { step: written("/proc/irq/3/smp_affinity"), original: text }];
         let shield = "cpushield".to_owned();
-        bytes.extend(amendment_line(&Amendment { shield, again: vec![2], added }).unwrap());
-        bytes.extend(outcome_line(&done(3)).unwrap());
-        bytes.extend(applied_line(&masks).unwrap());
+        bytes.extend(
+            JournalLine::Amend(Amendment { shield, again: vec![2], added }).encode().unwrap(),
+        );
+        bytes.extend(JournalLine::Outcome(done(3)).encode().unwrap());
+        bytes.extend(JournalLine::applied(&masks).encode().unwrap());
         let kept = masks.clone();
         bytes.extend(
-            undoing_line(&UndoDecision {
+            JournalLine::Undoing(UndoDecision {
                 masks,
                 was: kept.clone(),
                 limited: vec![id],
                 kept,
                 drifted: vec![id],
             })
+            .encode()
             .unwrap(),
         );
         let fate = ChangeFate::Failed { reason: "EIO".to_owned() };
-        bytes.extend(undone_line(&StepFate { step: 2, fate, note: None }).unwrap());
+        bytes.extend(JournalLine::Undone(StepFate { step: 2, fate, note: None }).encode().unwrap());
         bytes
     }
 

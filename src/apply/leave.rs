@@ -57,9 +57,7 @@ pub(super) fn states_without(
     scope: &UndoScope,
 ) -> Vec<(Change, OriginalState)> {
     let name = &scope.shield.name;
-    let Some(leaving) = journal.find_shield(name) else { return Vec::new() };
-    let own = journal.intents.iter().filter(|intent| leaving.steps.contains(&intent.step));
-    let own = own.filter_map(|intent| {
+    let own = journal.intents_of(name).filter_map(|intent| {
         let change = &journal.step(intent)?.change;
         let is_shared = journal.last_of_others(name, change).is_some();
         (!is_shared).then(|| (change.clone(), journal.original(intent).clone()))
@@ -74,8 +72,7 @@ pub(super) fn states_without(
 
 /// Whether a change is about a group that shields made for the programs outside of them.
 fn is_about_other_programs(journal: &ApplyJournal, change: &Change) -> bool {
-    let mut shields = journal.shields.iter().map(|live| &live.plan.shield);
-    !shields.any(|shield| change.is_about_group(&shield.group()))
+    !journal.planned_shields().any(|shield| change.is_about_group(&shield.group()))
 }
 
 /// The change of a step without the leaving shield; `None` if it stays as it is. `about` are the
@@ -116,10 +113,8 @@ fn change_without(
 pub(super) enum ReplacedResult {
     /// It was made, or the machine had it.
     Made(StepDone),
-    /// Another process changed the value, so it was left alone.
-    Drifted(ChangeFate),
-    /// It could not be made.
-    Failed(ChangeFate),
+    /// Another process changed the value, so it was left alone; or it could not be made.
+    NotMade(ChangeFate),
     /// The task or the file is gone.
     Gone,
 }
@@ -142,7 +137,7 @@ pub(super) fn make_replaced(
     {
         return Ok(match drift.now {
             None => ReplacedResult::Gone,
-            Some(now) => ReplacedResult::Drifted(ChangeFate::Drifted {
+            Some(now) => ReplacedResult::NotMade(ChangeFate::Drifted {
                 now,
                 ours: drift.left,
                 original: value.clone(),
@@ -157,10 +152,10 @@ pub(super) fn make_replaced(
         },
     };
     if let Some(Refusal { reason, .. }) = made.failure {
-        return Ok(ReplacedResult::Failed(ChangeFate::Failed { reason }));
+        return Ok(ReplacedResult::NotMade(ChangeFate::Failed { reason }));
     }
     Ok(match made.outcome {
-        Outcome::Refused { reason, .. } => ReplacedResult::Failed(ChangeFate::Failed { reason }),
+        Outcome::Refused { reason, .. } => ReplacedResult::NotMade(ChangeFate::Failed { reason }),
         Outcome::Absent => ReplacedResult::Gone,
         // The original is from before all shields, so undo must restore it.
         Outcome::Changed | Outcome::AlreadySo => ReplacedResult::Made(StepDone {

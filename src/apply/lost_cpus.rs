@@ -30,8 +30,7 @@ impl LostCpus {
         if journal.undoing.is_some() {
             return LostCpus::default();
         }
-        let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
-        let groups = steps.filter_map(|step| match &step.change {
+        let groups = journal.changes().filter_map(|change| match change {
             Change::MoveTasks { to, .. } => Some(to),
             _ => None,
         });

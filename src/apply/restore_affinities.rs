@@ -1,11 +1,12 @@
 //! Restores the affinities of tasks as undo decided ([`super::affinities::decide`]): writes a mask
 //! only where a task still has the mask that was seen then, or one that the kernel made of it.
 
-use super::affinities::{follows_interrupt, is_widened, present};
+use super::affinities::{follows_interrupt, is_widened};
 use super::journal::UndoDecision;
 use super::offline_cpus::offline_shield;
 use super::task_masks::TaskMasks;
 use super::undo_scope::UndoScope;
+use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -64,18 +64,6 @@ fn is_of_other_interrupt(host: &Host, step: &Step) -> bool {
     !actions.is_empty() && !names.is_empty() && !names.iter().any(known)
 }
 
-/// What the second look at a restored file found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum FileCheck {
-    /// The file has its original value, or another process has changed it since.
-    Settled,
-    /// The file has another value.
-    Wrong {
-        /// Why.
-        reason: String,
-    },
-}
-
 /// Checks that a restored file still has its original value, and writes it again when it does not.
 ///
 /// # Errors
@@ -86,12 +74,11 @@ pub fn check_again(
     was: &OriginalState,
     done: Option<&StepDone>,
     by: RestoringUndo,
-) -> Result<FileCheck> {
+) -> Result<Option<String>> {
     match kind_of(change).restore_again(host, was, done, by) {
-        Ok(None) => Ok(FileCheck::Settled),
-        Ok(Some(reason)) => Ok(FileCheck::Wrong { reason }),
         Err(error) if error.is_stop() => Err(error),
-        Err(error) if error.is_absent() => Ok(FileCheck::Settled),
-        Err(error) => Ok(FileCheck::Wrong { reason: error.reason() }),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Ok(Some(error.reason())),
+        wrong => wrong,
     }
 }

@@ -8,8 +8,8 @@ use super::affinities;
 use super::error::UndoError;
 use super::hogs::RtHogs;
 use super::journal::{
-    self, AffinitiesDone, ApplyJournal, JOURNAL, JournalOrigin, ShieldLeave, StepFate,
-    StepOriginal, replaced_name,
+    AffinitiesDone, ApplyJournal, JOURNAL, JournalLine, JournalOrigin, ShieldLeave, StepFate,
+    StepOriginal, UndoDecision, replaced_name,
 };
 use super::kind::{RestoringUndo, RevertedChange, ShieldChanges};
 use super::kinds::kind_of;
@@ -17,7 +17,7 @@ use super::leave::{self, ReplacedResult};
 use super::load::{FoundJournal, JournalLoadError, load};
 use super::original::OriginalState;
 use super::restore_affinities::{self, OtherSettings, RestoredAffinities};
-use super::revert::{self, FileCheck};
+use super::revert;
 use super::task_masks::TaskMasks;
 use super::unbound;
 use super::undo_end::UndoEnd;
@@ -64,7 +64,7 @@ pub(super) fn undo_locked(
     };
     begin_leave(&mut journal, &scope, &mut log);
     let undoing = affinities::decide(host, &journal, &scope, tasks)?;
-    log.add(journal::undoing_line(&undoing));
+    log.add(JournalLine::Undoing(undoing.clone()).encode());
     let mut run = UndoRun {
         host,
         journal: &journal,
@@ -107,7 +107,7 @@ fn begin_leave(journal: &mut ApplyJournal, scope: &UndoScope, log: &mut UndoLog)
     }
     let replaced = leave::replaced_changes(journal, scope);
     let leave = ShieldLeave { shield: scope.shield.name.clone(), replaced };
-    log.add(journal::leave_line(&leave));
+    log.add(JournalLine::Leave(leave.clone()).encode());
     journal.leave(leave);
 }
 
@@ -203,9 +203,7 @@ impl<'a> UndoRun<'a> {
     /// The steps of the shield that no other shield needs, with their originals.
     fn own_steps(&self) -> Vec<(&'a StepOriginal, &'a Step)> {
         let name = &self.scope.shield.name;
-        let live = self.journal.find_shield(name);
-        let intents = self.journal.intents.iter();
-        let own = intents.filter(|it| live.is_some_and(|live| live.steps.contains(&it.step)));
+        let own = self.journal.intents_of(name);
         let own = own.filter_map(|intent| Some((intent, self.journal.step(intent)?)));
         own.filter(|(_, step)| self.journal.last_of_others(name, &step.change).is_none()).collect()
     }
@@ -277,7 +275,7 @@ impl UndoRun<'_> {
     }
 
     fn record(&mut self, fated: StepFate) {
-        self.log.add(journal::undone_line(&fated));
+        self.log.add(JournalLine::Undone(fated.clone()).encode());
         self.fresh.insert(fated.step);
         self.fated.push(fated);
     }
@@ -300,11 +298,11 @@ impl UndoRun<'_> {
                 true => RestoringUndo::This,
                 false => RestoringUndo::Earlier,
             };
-            let check = match self.hogs.delay(self.host, &step.change, was)? {
-                Some(reason) => FileCheck::Wrong { reason },
+            let wrong = match self.hogs.delay(self.host, &step.change, was)? {
                 None => revert::check_again(self.host, &step.change, was, done, by)?,
+                waits => waits,
             };
-            if let FileCheck::Wrong { reason } = check {
+            if let Some(reason) = wrong {
                 self.replace_fate(intent.step, ChangeFate::Failed { reason });
             }
         }
@@ -343,7 +341,7 @@ impl UndoRun<'_> {
             }
             match leave::make_replaced(self.host, &mut self.hogs, self.scope, replaced, was)? {
                 ReplacedResult::Made(done) => self.replaced.push(done),
-                ReplacedResult::Drifted(fate) | ReplacedResult::Failed(fate) => {
+                ReplacedResult::NotMade(fate) => {
                     self.record(StepFate { step: replaced.step, fate, note: None });
                 }
                 ReplacedResult::Gone => {}
@@ -367,22 +365,14 @@ impl UndoRun<'_> {
     /// Records that everything was checked, and what is left to the next undo.
     fn record_end(&mut self, tasks: &RestoredAffinities) {
         let pending = restore_affinities::pending(self.host, tasks);
-        self.log.add(journal::affinities_done_line(&AffinitiesDone { pending }));
+        self.log.add(JournalLine::AffinitiesDone(AffinitiesDone { pending }).encode());
     }
 
     /// Records the fates of the steps that set affinities.
-    fn record_affinity_fates(
-        &mut self,
-        undoing: &journal::UndoDecision,
-        tasks: &RestoredAffinities,
-    ) {
+    fn record_affinity_fates(&mut self, undoing: &UndoDecision, tasks: &RestoredAffinities) {
         let name = &self.scope.shield.name;
-        let live = self.journal.find_shield(name);
-        for intent in &self.journal.intents {
+        for intent in self.journal.intents_of(name) {
             let Some(step) = self.journal.step(intent) else { continue };
-            if !live.is_some_and(|live| live.steps.contains(&intent.step)) {
-                continue;
-            }
             if step.change == Change::KeepAffinities
                 && let Some(fate) = self.fate_of_other_affinities(tasks)
             {
@@ -419,13 +409,7 @@ impl UndoRun<'_> {
 
     /// The fate of the affinities without a step of their own.
     fn fate_of_other_affinities(&self, tasks: &RestoredAffinities) -> Option<ChangeFate> {
-        let steps = self.journal.intents.iter().filter_map(|intent| self.journal.step(intent));
-        let own: BTreeSet<TaskId> = steps
-            .filter_map(|step| match &step.change {
-                Change::Affinity { task, .. } => Some(*task),
-                _ => None,
-            })
-            .collect();
+        let own: BTreeSet<TaskId> = self.journal.wanted_masks().map(|(task, _)| task).collect();
         let failed: Vec<_> = tasks.failed.iter().filter(|(id, _)| !own.contains(id)).collect();
         match failed.first() {
             Some((id, reason)) => {

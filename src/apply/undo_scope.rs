@@ -36,8 +36,8 @@ pub(super) struct UndoScope {
 impl UndoScope {
     /// The scope of an undo; `None` if no active shield has this name.
     pub(super) fn new(host: &Host, journal: &ApplyJournal, name: &str) -> Option<UndoScope> {
-        let shields = journal.shields.iter().map(|live| &live.plan.shield);
-        let others: Vec<Shield> = shields.filter(|shield| shield.name != name).cloned().collect();
+        let others = journal.planned_shields();
+        let others: Vec<Shield> = others.filter(|shield| shield.name != name).cloned().collect();
         let shield = journal.shield(name)?;
         let closed = shield.cpus.clone();
         let cpus = closed.difference(&journal.cpus_of_others(name));
@@ -99,8 +99,7 @@ impl UndoScope {
 }
 
 fn find_moved_in(journal: &ApplyJournal) -> BTreeSet<i32> {
-    let steps = journal.intents.iter().filter_map(|intent| journal.step(intent));
-    let moved = steps.filter_map(|step| match &step.change {
+    let moved = journal.changes().filter_map(|change| match change {
         Change::MoveProcess { task, .. } => Some(task.tid),
         _ => None,
     });
@@ -111,7 +110,7 @@ fn find_moved_in(journal: &ApplyJournal) -> BTreeSet<i32> {
 fn find_moved_off(journal: &ApplyJournal, name: &str) -> BTreeMap<TaskId, CpuSet> {
     let mut moved: BTreeMap<TaskId, CpuSet> = BTreeMap::new();
     for other in journal.shields.iter().filter(|live| live.plan.shield.name != name) {
-        for step in other.steps.iter().filter_map(|step| journal.header.plan.steps.get(*step)) {
+        for step in journal.steps_of(other) {
             if let Change::Affinity { task, cpus: left, .. } = &step.change {
                 let Shield { cpus, closed, tickless, .. } = &other.plan.shield;
                 let off = moved.entry(*task).or_default();
@@ -127,7 +126,7 @@ fn find_moved_off(journal: &ApplyJournal, name: &str) -> BTreeMap<TaskId, CpuSet
 
 /// The CPUs of all active shields, with the siblings that they keep idle or offline.
 fn own_cpus(journal: &ApplyJournal) -> CpuSet {
-    let shields = journal.shields.iter().map(|live| &live.plan.shield);
+    let shields = journal.planned_shields();
     shields
         .flat_map(|shield| [&shield.cpus, &shield.idle_siblings, &shield.offline_siblings])
         .collect()

@@ -7,10 +7,11 @@ use super::placement::{check_move, memory_note};
 use super::record::{AddedThread, OpenRecord};
 use super::removed::{GoneGroup, move_out};
 use super::spread::ThreadSpread;
-use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of};
 use super::{RunError, ShieldPlacement, limits, raise, record};
 use crate::documents::moved_process::MovedProcess;
 use crate::documents::process_note::ProcessNote;
+use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
 
 /// How often to check a process again for threads that were created while it was moved.
@@ -176,7 +177,7 @@ fn move_in(
             host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
         }
         for thread in &fresh {
-            unless_ended(confine(host, thread.id.tid, cpus))?;
+            present(confine(host, thread.id.tid, cpus))?;
         }
         if let Some(spread) = &mut spread {
             spread.place_new_threads(host, task.pid);
@@ -244,7 +245,7 @@ fn raise_kernel_threads(
 ) -> Result<Vec<ProcessNote>, RunError> {
     let mut highest = SchedPolicy::Other { nice: 0 };
     for thread in threads {
-        let Some(policy) = unless_ended(host.scheduling(thread.id.tid))? else { continue };
+        let Some(policy) = present(host.scheduling(thread.id.tid))? else { continue };
         limits::check(policy)?;
         if policy.rt_priority() > highest.rt_priority() {
             highest = policy;
@@ -256,7 +257,7 @@ fn raise_kernel_threads(
     let order = order(highest, cpus, &raise::threads(host, cpus)?);
     raise::raise(host, open, &order, cpus, task.id)?;
     for thread in threads {
-        let lowered = match unless_ended(host.scheduling(thread.id.tid))? {
+        let lowered = match present(host.scheduling(thread.id.tid))? {
             Some(SchedPolicy::Fifo { priority }) if priority > PRIORITY_MAX => {
                 SchedPolicy::Fifo { priority: PRIORITY_MAX }
             }
@@ -265,7 +266,7 @@ fn raise_kernel_threads(
             }
             _ => continue,
         };
-        unless_ended(host.set_scheduling(thread.id.tid, lowered))?;
+        present(host.set_scheduling(thread.id.tid, lowered))?;
     }
     Ok(order.notes(highest))
 }

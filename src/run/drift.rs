@@ -12,9 +12,8 @@ use std::collections::BTreeSet;
 /// Finds the files, directories and tasks of an active shield that changed since apply.
 pub(super) fn find_drift(host: &Host, journal: &ApplyJournal, name: &str) -> Vec<Drift> {
     let mut drift = Vec::new();
-    let Some(live) = journal.find_shield(name) else { return drift };
     let mut seen: BTreeSet<usize> = BTreeSet::new();
-    for intent in journal.intents.iter().filter(|intent| live.steps.contains(&intent.step)) {
+    for intent in journal.intents_of(name) {
         // Of several steps about the same thing, the last one counts that was not refused, of any
         // shield.
         let last = journal.step(intent).and_then(|step| journal.last_made_about(&step.change));

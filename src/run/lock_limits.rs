@@ -3,8 +3,8 @@
 
 use super::RunError;
 use super::record::{OpenRecord, RaisedLimit, RunRecord};
-use super::task_lookup::unless_ended;
 use crate::documents::process_note::ProcessNote;
+use cpushield_linux::error::present;
 use cpushield_linux::{Host, RaisedLockLimit, TaskId};
 
 /// The raised limit of a process.
@@ -37,7 +37,7 @@ pub(super) fn restore(host: &Host, open: &mut OpenRecord<'_>, pid: i32) -> Resul
     let raised = open.record.lock_limits.iter();
     for RaisedLimit { task, limit, .. } in raised.filter(|raised| raised.task.tid == pid) {
         if host.is_same_task(*task) {
-            unless_ended(host.restore_lock_limit(pid, *limit))?;
+            present(host.restore_lock_limit(pid, *limit))?;
         }
     }
     open.record.lock_limits.retain(|raised| raised.task.tid != pid);

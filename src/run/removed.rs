@@ -5,7 +5,7 @@ use super::destination::{Destination, StartedRemoval, find_destination};
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
-use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of, unless_ended};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of};
 use super::{RunError, ShieldPlacement, demoted, lock_limits, raise, record};
 use crate::apply;
 use crate::documents::moved_process::MovedProcess;
@@ -13,6 +13,7 @@ use crate::documents::plan::Plan;
 use crate::documents::process_note::ProcessNote;
 use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
 use crate::with_text;
+use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -248,7 +249,7 @@ pub(super) fn move_out(
 fn read_masks(host: &Host, task: &Task) -> Result<BTreeMap<TaskId, CpuSet>, RunError> {
     let mut masks = BTreeMap::new();
     for thread in threads_of(host, task)? {
-        if let Some(cpus) = unless_ended(host.affinity(thread.id.tid))? {
+        if let Some(cpus) = present(host.affinity(thread.id.tid))? {
             masks.insert(thread.id, cpus);
         }
     }
@@ -267,11 +268,11 @@ fn make_ordinary(host: &Host, task: &Task) -> Result<Vec<(i32, SchedPolicy)>, Ru
         let known = changed.len();
         for thread in threads_of(host, task)? {
             let tid = thread.id.tid;
-            let Some(policy) = unless_ended(host.scheduling(tid))? else { continue };
+            let Some(policy) = present(host.scheduling(tid))? else { continue };
             if policy.rt_priority() == 0 && !matches!(policy, SchedPolicy::Deadline { .. }) {
                 continue;
             }
-            if unless_ended(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?.is_some() {
+            if present(host.set_scheduling(tid, SchedPolicy::Other { nice: 0 }))?.is_some() {
                 changed.push((tid, policy));
             }
         }

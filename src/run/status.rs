@@ -106,8 +106,7 @@ fn missing_group(journal: &ApplyJournal, shield: &ShieldSummary) -> Option<Strin
     }
     let live = journal.find_shield(&shield.name)?;
     let names = live.plan.shield.cgroup_names();
-    let own = journal.intents.iter().filter(|intent| live.steps.contains(&intent.step));
-    let made = own.filter(|intent| {
+    let made = journal.intents_of(&shield.name).filter(|intent| {
         let done = journal.outcomes.get(&intent.step).map(|done| &done.outcome);
         matches!(done, Some(Outcome::Changed | Outcome::AlreadySo))
     });

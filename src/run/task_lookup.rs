@@ -31,17 +31,6 @@ pub(super) fn has_ended(error: &RunError) -> bool {
     matches!(error, RunError::Machine(error) if error.is_absent())
 }
 
-/// The answer about a thread; `None` if the thread has ended. A thread may end at any time, and
-/// that does not stop the others.
-pub(super) fn unless_ended<T>(
-    answer: Result<T, cpushield_linux::Error>,
-) -> Result<Option<T>, RunError> {
-    match answer {
-        Err(error) if error.is_absent() => Ok(None),
-        answer => Ok(Some(answer?)),
-    }
-}
-
 /// Whether an entry is moved together with the task.
 pub(super) fn belongs_to(added: &AddedThread, task: &Task) -> bool {
     if task.pid == task.id.tid { added.pid == task.pid } else { added.task == task.id }

@@ -145,6 +145,18 @@ pub struct Error {
 /// The result of every access to the machine.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The answer about something; `None` if it does not exist.
+///
+/// # Errors
+/// Any other error.
+pub fn present<T>(answer: Result<T>) -> Result<Option<T>> {
+    match answer {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Error {
     /// The kernel's error for `verb` on `path`.
     #[must_use]

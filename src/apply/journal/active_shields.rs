@@ -2,7 +2,7 @@
 //! while the others stay. Steps of several shields about the same thing keep the first original.
 
 use super::{ApplyJournal, JournalHeader, StepOriginal, TaskMasks};
-use super::{applied_line, join_line, opening_lines, outcome_line};
+use super::{JournalLine, opening_lines};
 use crate::apply::original::OriginalState;
 use crate::change::{Change, Outcome};
 use crate::documents::applied::StepDone;
@@ -103,6 +103,11 @@ fn without_steps(plan: &Plan) -> Plan {
 }
 
 impl ApplyJournal {
+    /// All active shields, with the housekeeping CPUs that they were planned with.
+    pub(in crate::apply) fn planned_shields(&self) -> impl Iterator<Item = &Shield> + Clone {
+        self.shields.iter().map(|live| &live.plan.shield)
+    }
+
     /// The active shield of this name.
     #[must_use]
     pub fn find_shield(&self, name: &str) -> Option<&JournaledShield> {
@@ -113,7 +118,7 @@ impl ApplyJournal {
     /// being replaced is left out: its successor has its name.
     #[must_use]
     pub fn shield_names(&self) -> Vec<String> {
-        let names = self.shields.iter().map(|live| live.plan.shield.name.clone());
+        let names = self.planned_shields().map(|shield| shield.name.clone());
         names.filter(|name| common_name(name) == name).collect()
     }
 
@@ -122,15 +127,15 @@ impl ApplyJournal {
     pub fn unfinished_name(&self) -> Option<String> {
         let leaving = self.leaving.as_ref().map(|leave| common_name(&leave.shield).to_owned());
         leaving.or_else(|| self.joining.clone()).or_else(|| {
-            let mut names = self.shields.iter().map(|live| &live.plan.shield.name);
-            names.find_map(|name| name.strip_suffix(REPLACED)).map(str::to_owned)
+            let mut shields = self.planned_shields();
+            shields.find_map(|shield| shield.name.strip_suffix(REPLACED)).map(str::to_owned)
         })
     }
 
     /// Whether a shield is being replaced.
     #[must_use]
     pub fn is_replacing(&self) -> bool {
-        self.shields.iter().any(|live| live.plan.shield.name.ends_with(REPLACED))
+        self.planned_shields().any(|shield| shield.name.ends_with(REPLACED))
     }
 
     /// The version of this shield that must leave before anything else can happen to the shield:
@@ -147,22 +152,21 @@ impl ApplyJournal {
     /// The shielded CPUs of a shield, in all its versions.
     #[must_use]
     pub fn cpus_of_versions(&self, name: &str) -> CpuSet {
-        let shields = self.shields.iter().map(|live| &live.plan.shield);
-        let versions = shields.filter(|shield| common_name(&shield.name) == name);
+        let versions = self.planned_shields().filter(|shield| common_name(&shield.name) == name);
         versions.map(|version| &version.cpus).collect()
     }
 
     /// The shielded CPUs of all active shields except one.
     #[must_use]
     pub fn cpus_of_others(&self, name: &str) -> CpuSet {
-        let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
-        others.map(|live| &live.plan.shield.cpus).collect()
+        let others = self.planned_shields().filter(|shield| shield.name != name);
+        others.map(|shield| &shield.cpus).collect()
     }
 
     /// The shielded CPUs of all active shields.
     #[must_use]
     pub fn shielded_cpus(&self) -> CpuSet {
-        self.shields.iter().map(|live| &live.plan.shield.cpus).collect()
+        self.planned_shields().map(|shield| &shield.cpus).collect()
     }
 
     /// An active shield. Its housekeeping CPUs are in no shield.
@@ -176,7 +180,7 @@ impl ApplyJournal {
     /// The CPUs that are in no shield.
     #[must_use]
     pub fn housekeeping(&self) -> CpuSet {
-        let mut shields = self.shields.iter().map(|live| live.plan.shield.housekeeping.clone());
+        let mut shields = self.planned_shields().map(|shield| shield.housekeeping.clone());
         let first = shields.next().unwrap_or_default();
         shields.fold(first, |left, shield| left.intersection(&shield))
     }
@@ -185,13 +189,36 @@ impl ApplyJournal {
     #[must_use]
     pub fn plan_of(&self, name: &str) -> Option<Plan> {
         let live = self.find_shield(name)?;
-        let steps = live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step));
         Some(Plan {
             boot_id: self.header.boot_id.clone(),
             shield: self.shield(name)?,
-            steps: steps.cloned().collect(),
+            steps: self.steps_of(live).cloned().collect(),
             ..live.plan.clone()
         })
+    }
+
+    /// The steps of a shield.
+    pub(in crate::apply) fn steps_of<'a>(
+        &'a self,
+        live: &'a JournaledShield,
+    ) -> impl Iterator<Item = &'a Step> {
+        live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step))
+    }
+
+    /// The originals of the steps of the shield of this name.
+    pub fn intents_of(&self, name: &str) -> impl DoubleEndedIterator<Item = &StepOriginal> {
+        let live = self.find_shield(name);
+        let is_own = move |step| live.is_some_and(|live| live.steps.contains(step));
+        self.intents.iter().filter(move |intent| is_own(&intent.step))
+    }
+
+    /// The originals of all runtime steps about the same thing as a change.
+    pub(in crate::apply) fn intents_about(
+        &self,
+        change: &Change,
+    ) -> impl DoubleEndedIterator<Item = &StepOriginal> {
+        let is_about = |intent| self.step(intent).is_some_and(|it| it.change.is_about_same(change));
+        self.intents.iter().filter(move |intent| is_about(intent))
     }
 
     /// The plans of all active shields, as [`ApplyJournal::plan_of`].
@@ -205,29 +232,14 @@ impl ApplyJournal {
     #[must_use]
     pub fn last_of_others(&self, name: &str, change: &Change) -> Option<&StepOriginal> {
         let own = &self.find_shield(name)?.steps;
-        let mut latest = self
-            .intents
-            .iter()
-            .rev()
-            .filter(|intent| !own.contains(&intent.step) && self.may_be_made(intent.step));
-        latest
-            .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
+        let is_other = |step| !own.contains(step) && self.may_be_made(*step);
+        self.intents_about(change).rev().find(|intent| is_other(&intent.step))
     }
 
     /// The last step about the same thing as a change, of any shield, that was not refused.
     #[must_use]
     pub fn last_made_about(&self, change: &Change) -> Option<&StepOriginal> {
-        let mut latest = self.intents.iter().rev().filter(|intent| self.may_be_made(intent.step));
-        latest
-            .find(|intent| self.step(intent).is_some_and(|step| step.change.is_about_same(change)))
-    }
-
-    /// The runtime steps about the same thing as a change, of all shields.
-    pub fn steps_about<'a>(&'a self, change: &'a Change) -> impl Iterator<Item = usize> + 'a {
-        let about = self.intents.iter().filter(move |intent| {
-            self.step(intent).is_some_and(|step| step.change.is_about_same(change))
-        });
-        about.map(|intent| intent.step)
+        self.intents_about(change).rev().find(|intent| self.may_be_made(intent.step))
     }
 
     /// Whether a step was made, or may have been.
@@ -239,11 +251,8 @@ impl ApplyJournal {
 
     /// The shields that have a step about the same thing as a change.
     pub fn shields_about<'a>(&'a self, change: &'a Change) -> impl Iterator<Item = &'a Shield> {
-        let about = |step: &usize| {
-            let step = self.header.plan.steps.get(*step);
-            step.is_some_and(|step| step.change.is_about_same(change))
-        };
-        let shields = self.shields.iter().filter(move |live| live.steps.iter().any(about));
+        let is_about = |live| self.steps_of(live).any(|step| step.change.is_about_same(change));
+        let shields = self.shields.iter().filter(move |live| is_about(live));
         shields.map(|live| &live.plan.shield)
     }
 
@@ -252,8 +261,7 @@ impl ApplyJournal {
     pub fn has_group(&self, name: &str) -> bool {
         let Some(live) = self.find_shield(name) else { return false };
         let group = live.plan.shield.group();
-        let mut steps = live.steps.iter().filter_map(|step| self.header.plan.steps.get(*step));
-        steps.any(|step| step.change.is_about_group(&group))
+        self.steps_of(live).any(|step| step.change.is_about_group(&group))
     }
 
     /// Adds a shield that joins others.
@@ -291,7 +299,7 @@ impl ApplyJournal {
     /// # Errors
     /// It cannot be encoded.
     pub fn without_shield(&self, name: &str, masks: &TaskMasks) -> Result<Vec<u8>, Error> {
-        let leaving = self.shields.iter().find(|live| live.plan.shield.name == name);
+        let leaving = self.find_shield(name);
         let leaving = leaving.map(|live| live.plan.shield.cpus.clone()).unwrap_or_default();
         let freed = leaving.difference(&self.cpus_of_others(name));
         let others = self.shields.iter().filter(|live| live.plan.shield.name != name);
@@ -303,14 +311,15 @@ impl ApplyJournal {
         let header = JournalHeader { plan, ..self.header.clone() };
         let mut bytes = opening_lines(&header, &intents)?;
         bytes.extend(self.results(first, 0)?);
-        bytes.extend(applied_line(masks)?);
+        bytes.extend(JournalLine::applied(masks).encode()?);
         for live in others {
             let start = count;
             let (plan, intents) = self.section(live, &mut count);
             let originals = intents.into_iter().map(|intent| intent.original).collect();
-            bytes.extend(join_line(&ShieldJoin { kind: JoinKind::Additional, plan, originals })?);
+            let join = ShieldJoin { kind: JoinKind::Additional, plan, originals };
+            bytes.extend(JournalLine::Join(Box::new(join)).encode()?);
             bytes.extend(self.results(live, start)?);
-            bytes.extend(applied_line(masks)?);
+            bytes.extend(JournalLine::applied(masks).encode()?);
         }
         Ok(bytes)
     }
@@ -336,7 +345,7 @@ impl ApplyJournal {
         let known = live.steps.iter().filter(|index| self.header.plan.steps.get(**index).is_some());
         let results = known.enumerate().filter_map(|(n, index)| {
             let done = self.outcomes.get(index)?;
-            Some(outcome_line(&StepDone { step: start + n, ..done.clone() }))
+            Some(JournalLine::Outcome(StepDone { step: start + n, ..done.clone() }).encode())
         });
         Ok(results.collect::<Result<Vec<_>, _>>()?.concat())
     }

@@ -2,7 +2,6 @@
 //! the shield is for. Undo moves it back to where it was; the affinities of its threads are
 //! restored with those of all tasks (`restore_affinities`).
 
-use super::super::affinities::present;
 use super::super::groups::end_partition;
 use super::super::kind::{
     ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges, check_same_task,
@@ -12,6 +11,7 @@ use super::super::original::OriginalState;
 use super::slice_dir;
 use crate::change::{Change, Outcome};
 use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
+use cpushield_linux::error::present;
 use cpushield_linux::text::task_cgroup::cpuset_group;
 use cpushield_linux::{CpuSet, Host, Result, TaskId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Reading files of the machine that need not exist.
 
 use super::Host;
-use crate::error::Result;
+use crate::error::{Result, present};
 
 impl Host {
     /// Reads a whole file; `None` when it does not exist.
@@ -19,14 +19,6 @@ impl Host {
     /// The kernel's error.
     pub fn read_if_present(&self, path: &str) -> Result<Option<String>> {
         present(self.read(path))
-    }
-}
-
-fn present<T>(read: Result<T>) -> Result<Option<T>> {
-    match read {
-        Ok(content) => Ok(Some(content)),
-        Err(error) if error.is_absent() => Ok(None),
-        Err(error) => Err(error),
     }
 }
 

@@ -119,11 +119,8 @@ impl Tracefs {
     /// The kernel's error, or an unknown format of the file.
     pub fn format(&self, host: &Host, system: &str, event: &str) -> Result<Option<EventFormat>> {
         let path = format!("{}/events/{system}/{event}/format", self.root);
-        match host.read(&path) {
-            Ok(text) => EventFormat::parse(&text).map(Some).map_err(|e| e.at(&path)),
-            Err(error) if error.is_absent() => Ok(None),
-            Err(error) => Err(error),
-        }
+        let text = host.read_if_present(&path)?;
+        text.map(|text| EventFormat::parse(&text).map_err(|e| e.at(&path))).transpose()
     }
 
     /// The texts that a reader on another machine needs to decode raw pages. A file that cannot be
