@@ -3,7 +3,8 @@
 //! events that count on that CPU end, and only their owners can start them again.
 
 use crate::change::{ValueComparison, chosen_word};
-use crate::documents::applied::{StepNote, step_note};
+use crate::documents::applied::step_note::describe_unrestored;
+use crate::documents::applied::{ChangeFate, StepNote};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::collections::BTreeMap;
 
@@ -152,12 +153,14 @@ pub(super) struct UnrestoredFile {
     pub(super) why: String,
 }
 
-/// Describes the files that could not be restored.
-pub(super) fn describe_unrestored(failed: &[UnrestoredFile]) -> String {
-    let first = failed.first();
-    first.map_or_else(String::new, |first| {
-        step_note::describe_unrestored(&first.path, &first.why, failed.len() - 1)
-    })
+/// What undo did with files of which it could not restore these.
+pub(super) fn fate_of(failed: &[UnrestoredFile]) -> ChangeFate {
+    match failed {
+        [] => ChangeFate::Restored,
+        [first, more @ ..] => {
+            ChangeFate::Failed { reason: describe_unrestored(&first.path, &first.why, more.len()) }
+        }
+    }
 }
 
 /// The note of apply about files that could not be restored; `None` if there are none.

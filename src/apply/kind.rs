@@ -280,6 +280,10 @@ impl PerformedChange {
         }
     }
 
+    pub(super) fn already_so() -> PerformedChange {
+        PerformedChange::with_outcome(Outcome::AlreadySo)
+    }
+
     pub(super) fn changed(left: String) -> PerformedChange {
         PerformedChange { left: Some(left), ..PerformedChange::with_outcome(Outcome::Changed) }
     }

@@ -1,7 +1,7 @@
 //! The mask of unbound workqueues, which the kernel itself changes for isolated partitions.
 
 use super::kind::PerformedChange;
-use crate::change::{Change, Outcome};
+use crate::change::Change;
 use cpushield_linux::{CpuSet, Host, Result};
 
 /// The mask in force, and the requested mask.
@@ -56,10 +56,7 @@ pub(super) fn without_writing(
         ))));
     }
     let is_kept = in_force.is_subset(&wanted) && wanted.difference(&in_force).is_subset(&excluded);
-    Ok(is_kept.then(|| PerformedChange {
-        left: Some(text),
-        ..PerformedChange::with_outcome(Outcome::AlreadySo)
-    }))
+    Ok(is_kept.then(|| PerformedChange { left: Some(text), ..PerformedChange::already_so() }))
 }
 
 /// Writes the requested mask again where the mask in force is smaller without a partition as the

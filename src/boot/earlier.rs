@@ -7,7 +7,8 @@ use super::error::BootError;
 use super::journal::{read_journal, save_journal};
 use super::line;
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader, generator_of,
+    self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader, InstalledLoader,
+    generator_of,
 };
 use super::restore::text_before;
 use crate::documents::boot::{BootJournal, FileBytes, ParameterChange, SavedFile};
@@ -189,10 +190,7 @@ fn read_present(host: &Host, path: &str) -> Result<PresentFile, BootError> {
 ///
 /// # Errors
 /// The files of a loader cannot be read or parsed, or the journal is invalid.
-pub fn find_menu(
-    host: &Host,
-    store: &Store,
-) -> Result<Option<(&'static dyn BootLoader, FoundLoader)>, BootError> {
+pub fn find_menu(host: &Host, store: &Store) -> Result<Option<InstalledLoader>, BootError> {
     let mut menu = loaders::find(host)?;
     let journal = match read_journal(store) {
         // A user without the right to read the journal sees the menu as it is.

@@ -69,11 +69,8 @@ pub(super) fn read_builds(
     machine: &Machine,
     entries: &[&LoaderEntry],
 ) -> BTreeMap<String, KernelBuild> {
-    let mut builds = BTreeMap::new();
-    for entry in entries {
-        builds.insert(entry.version.clone(), read_build(host, machine, entry));
-    }
-    builds
+    let build = |entry: &&LoaderEntry| (entry.version.clone(), read_build(host, machine, entry));
+    entries.iter().map(build).collect()
 }
 
 fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuild {

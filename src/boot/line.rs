@@ -347,7 +347,8 @@ pub fn is_plain(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_alphanumeric() || "_.,:=/+-".contains(c))
 }
 
-fn split(word: &str) -> (&str, Option<&str>) {
+/// The name and the value of a word.
+pub(super) fn split(word: &str) -> (&str, Option<&str>) {
     match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (word, None),

@@ -9,7 +9,7 @@ use super::error::BootError;
 use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
-use super::loaders::{BootLoader, FoundLoader, LoaderEntry};
+use super::loaders::{FoundLoader, InstalledLoader, LoaderEntry};
 use super::menu_lst::WordsOfKernel;
 use super::parameter_effect;
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
@@ -41,7 +41,7 @@ pub fn plan(
     host: &Host,
     machine: &Machine,
     request: &BootRequest,
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
 ) -> Result<BootPlan, BootError> {
     check_names(request)?;
     let none = FoundLoader::default();
@@ -152,7 +152,7 @@ impl PlanDraft {
         self,
         host: &Host,
         machine: &Machine,
-        menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+        menu: Option<&InstalledLoader>,
         kernels: SelectedKernels<'_>,
         plan_words: Option<&WordsOfKernel<'_>>,
     ) -> Result<BootPlan, BootError> {
@@ -211,7 +211,7 @@ impl PlanDraft {
 
 /// The chosen entries of the menu, or the running kernel without one.
 fn planned_kernels<'a>(
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
     kernels: &'a SelectedKernels<'a>,
     targets: &'a [&'a LoaderEntry],
 ) -> PlannedKernels<'a> {
@@ -223,7 +223,7 @@ fn planned_kernels<'a>(
 
 /// What the parameters change in each entry of the menu; nothing without a menu.
 fn list_changes(
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
     versions: &[&str],
     parameters: &[WantedParameter],
 ) -> Vec<EntryChange> {
@@ -245,7 +245,7 @@ pub fn for_words(
     host: &Host,
     release: Option<&str>,
     words: &[String],
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
 ) -> Result<BootPlan, BootError> {
     let running = host.read_line("/proc/sys/kernel/osrelease")?;
     let version = release.unwrap_or(&running).to_owned();
@@ -263,7 +263,7 @@ pub fn for_words(
     let mut parameters = Vec::new();
     for word in words {
         parameters.push(WantedParameter {
-            name: word.split('=').next().unwrap_or_default().to_owned(),
+            name: line::name_of(word).to_owned(),
             word: word.clone(),
             reason: "requested as a word".to_owned(),
             substitute: None,
@@ -323,7 +323,7 @@ pub fn for_row(
     host: &Host,
     machine: &Machine,
     row: &MeasuredRow,
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
 ) -> Result<BootPlan, BootError> {
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);

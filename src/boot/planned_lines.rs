@@ -112,7 +112,7 @@ impl LinesToCheck<'_> {
         let keyword = match &conflict {
             line::ParameterConflict::Differs { present, .. }
             | line::ParameterConflict::Mismatch { present, .. } => {
-                present.split('=').next().unwrap_or("").to_owned()
+                line::name_of(present).to_owned()
             }
             _ => String::new(),
         };

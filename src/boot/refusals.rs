@@ -1,5 +1,6 @@
 //! Kernel messages that say why a parameter was not accepted, found in the boot log.
 
+use super::line;
 use cpushield_linux::text::cmdline;
 
 /// How a message begins, and which parameters it is about, as of 6.12.
@@ -39,7 +40,7 @@ pub fn find(log: &[String], word: &str) -> Vec<String> {
 }
 
 fn refuses(line: &str, word: &str) -> bool {
-    let name = parameter_name(word);
+    let name = line::name_of(word);
     let known = MESSAGES.iter().any(|(begin, names)| {
         line.starts_with(begin) && names.iter().any(|it| cmdline::same_name(it, name))
     });
@@ -57,11 +58,6 @@ pub(super) fn unknown_words(log: &[String]) -> impl Iterator<Item = &str> {
 fn words_of(line: &str) -> impl Iterator<Item = &str> {
     let unknown = line.strip_prefix(UNKNOWN).and_then(|rest| rest.rsplit_once('"'));
     unknown.into_iter().flat_map(|(words, _)| words.split(' '))
-}
-
-/// The name of the parameter that a word sets.
-pub(super) fn parameter_name(word: &str) -> &str {
-    word.split_once('=').map_or(word, |(name, _)| name)
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
     if let Some(found) = find_unreleased(word) {
         return Some(found);
     }
-    let (name, value) = word.split_once('=').map_or((word, None), |(name, it)| (name, Some(it)));
+    let (name, value) = line::split(word);
     if let Some(unknown) = value.and_then(|value| unknown_value(name, value)) {
         let near = unknown.near.into_iter().map(|near| format!("{name}={near}")).collect();
         return Some((WordFault::UnknownValue { takes: unknown.takes }, near));
@@ -185,7 +185,7 @@ fn find_unlisted(word: &str) -> Option<(WordFault, Vec<String>)> {
 
 /// A flag of `isolcpus=` that no released kernel has, or `nohz_full` without a list.
 fn find_unreleased(word: &str) -> Option<(WordFault, Vec<String>)> {
-    let (name, value) = word.split_once('=').map_or((word, None), |(name, it)| (name, Some(it)));
+    let (name, value) = line::split(word);
     if cmdline::same_name(name, "nohz_full") && value.is_none() {
         let page = "nohz-full-without-list";
         return Some((WordFault::Unreleased { page }, Vec::new()));

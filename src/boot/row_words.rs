@@ -5,7 +5,7 @@
 use super::error::BootError;
 use super::kernels::{self, SelectedKernels};
 use super::lint::{LintTarget, find_unstarted};
-use super::loaders::{BootLoader, FoundLoader};
+use super::loaders::InstalledLoader;
 use super::request::UnknownWords;
 use super::requested_words::{check_support, find_unknown, refuse};
 use super::running_kernel;
@@ -64,7 +64,7 @@ pub fn check_row_kernel(
     host: &Host,
     machine: &Machine,
     row: &RowWords<'_>,
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
 ) -> Result<(), BootError> {
     let version = row.version(machine);
     if row.unknown == UnknownWords::Refuse {
@@ -77,7 +77,7 @@ pub fn check_row_kernel(
 fn check_kernel(
     host: &Host,
     machine: &Machine,
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
+    menu: Option<&InstalledLoader>,
     version: &str,
     words: &[RequestedParameter],
 ) -> Result<(), BootError> {

@@ -146,7 +146,7 @@ fn differences(
     }
     for word in words {
         differs.extend(word.refusals.iter().map(|message| BootDifference::Refused {
-            parameter: refusals::parameter_name(&word.word).to_owned(),
+            parameter: line::name_of(&word.word).to_owned(),
             message: message.clone(),
         }));
     }

@@ -131,7 +131,7 @@ fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<TrialDoubt>, 
             let shows = shows.unwrap_or_default();
             missing.push(TrialDoubt::NotInForce { word: word.clone(), shows });
             missing.extend(refusals::find(&log, word).into_iter().map(|message| {
-                let parameter = refusals::parameter_name(word).to_owned();
+                let parameter = line::name_of(word).to_owned();
                 TrialDoubt::Refused { parameter, message }
             }));
         }

@@ -314,6 +314,12 @@ pub struct CpusetGroup {
 }
 
 impl CpusetGroup {
+    /// The name of the directory.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+
     /// Whether it is a partition (v2); without the file it is none.
     #[must_use]
     pub fn partition_state(&self) -> PartitionState {

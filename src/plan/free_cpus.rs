@@ -53,13 +53,9 @@ fn group_cpus(machine: &Machine, free: &CpuSet) -> Vec<FreeGroup> {
     groups
 }
 
-fn file_name(group: &CpusetGroup) -> &str {
-    group.path.rsplit('/').next().unwrap_or_default()
-}
-
 /// The name and the CPUs of the shield that a cgroup of cpushield is.
 fn shield_of_group(group: &CpusetGroup) -> Option<(String, CpuSet)> {
-    let name = file_name(group).trim_end_matches(".slice");
+    let name = group.name().trim_end_matches(".slice");
     let name = match name.strip_prefix("cpushield_") {
         Some("housekeeping") => return None,
         Some(name) => name,

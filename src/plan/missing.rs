@@ -59,11 +59,9 @@ pub fn missing(
 pub fn wanted_now(machine: &Machine, plan: &Plan, name: &str) -> Vec<Step> {
     let tunables = TUNABLES.iter().copied().filter(|tunable| tunable.name() == name);
     let included = tunables.filter(|tunable| plan.includes(*tunable) && !plan.is_off(*tunable));
-    let wanted = included.flat_map(|tunable| match tunable.wants(machine, &plan.shield) {
-        WantedChanges::Changes(wanted) => {
-            wanted.into_iter().map(|wanted| step(tunable, wanted)).collect()
-        }
-        WantedChanges::Nothing(_) => Vec::new(),
+    let wanted = included.flat_map(|tunable| {
+        let wanted = tunable.wants(machine, &plan.shield).into_changes().into_iter();
+        wanted.map(move |wanted| step(tunable, wanted))
     });
     wanted.collect()
 }

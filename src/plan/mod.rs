@@ -315,10 +315,7 @@ impl Plan {
         if live.shields.iter().all(|shield| shield.tickless.is_empty()) || moved.is_empty() {
             return wants;
         }
-        let mut wanted = match wants {
-            WantedChanges::Changes(wanted) => wanted,
-            WantedChanges::Nothing(_) => Vec::new(),
-        };
+        let mut wanted = wants.into_changes();
         for step in moved {
             if !wanted.iter().any(|wanted| wanted.change.is_about_same(&step.change)) {
                 let Step { change, reason, .. } = step.clone();

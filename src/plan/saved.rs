@@ -102,10 +102,7 @@ fn wanted_changes<'a>(
     let tunables = names.into_iter().filter_map(|name| Some((name, tunables::named(name)?)));
     let wanted = tunables.map(|(name, tunable)| {
         let wants = [tunable.wants(machine, shield), tunable.wants_on_request(machine, shield)];
-        let changes = wants.into_iter().flat_map(|wants| match wants {
-            WantedChanges::Changes(changes) => changes,
-            WantedChanges::Nothing(_) => Vec::new(),
-        });
+        let changes = wants.into_iter().flat_map(WantedChanges::into_changes);
         (name, changes.map(|wanted| wanted.change).collect())
     });
     wanted.collect()

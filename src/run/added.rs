@@ -7,7 +7,7 @@ use super::placement::{check_move, memory_note};
 use super::record::{AddedThread, OpenRecord};
 use super::removed::{GoneGroup, move_out};
 use super::spread::ThreadSpread;
-use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, move_to_group, threads_of};
 use super::{RunError, ShieldPlacement, limits, raise, record};
 use crate::documents::moved_process::MovedProcess;
 use crate::documents::process_note::ProcessNote;
@@ -173,8 +173,7 @@ fn move_in(
         notes.extend(raise_kernel_threads(host, open, task, &fresh, cpus)?);
         if let Some(group) = place.entry_group(host)? {
             check_move(host, &group)?;
-            let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
-            host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
+            move_to_group(host, &group, task)?;
         }
         for thread in &fresh {
             present(confine(host, thread.id.tid, cpus))?;

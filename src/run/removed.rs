@@ -5,7 +5,7 @@ use super::destination::{Destination, StartedRemoval, find_destination};
 use super::order::PRIORITY_MAX;
 use super::placement::check_move;
 use super::record::{AddedThread, OpenRecord};
-use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, threads_of};
+use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, move_to_group, threads_of};
 use super::{RunError, ShieldPlacement, demoted, lock_limits, raise, record};
 use crate::apply;
 use crate::documents::moved_process::MovedProcess;
@@ -158,8 +158,7 @@ fn move_started(
     let notes = notes.collect();
     lock_limits::restore(host, open, task.pid)?;
     if let Some(group) = group {
-        let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
-        host.write(&format!("{group}/{list}"), &task.id.tid.to_string())?;
+        move_to_group(host, &group, task)?;
     }
     for thread in &threads {
         match requests.set_affinity(host, thread.id, &place.housekeeping) {
@@ -301,16 +300,14 @@ fn move_back(
         return Ok(false);
     }
     check_move(host, shield)?;
-    let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
-    let tid = task.id.tid.to_string();
-    match host.write(&format!("{group}/{list}"), &tid) {
+    match move_to_group(host, group, task) {
         Err(error) if error.is_absent() && !host.exists(group) => {
             if gone_group == GoneGroup::Refused {
                 return Err(RunError::NoDestination { tid: task.id.tid });
             }
             let mount = shield.rsplit_once('/').map_or("", |(mount, _)| mount);
             notes.push(ProcessNote::GroupGone { group: group.clone() });
-            host.write(&format!("{mount}/{list}"), &tid)?;
+            move_to_group(host, mount, task)?;
         }
         done => done?,
     }

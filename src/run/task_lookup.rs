@@ -36,6 +36,12 @@ pub(super) fn belongs_to(added: &AddedThread, task: &Task) -> bool {
     if task.pid == task.id.tid { added.pid == task.pid } else { added.task == task.id }
 }
 
+/// Moves a process, or on cgroup v1 a single thread, to a group.
+pub(super) fn move_to_group(host: &Host, group: &str, task: &Task) -> cpushield_linux::Result<()> {
+    let list = if task.pid == task.id.tid { "cgroup.procs" } else { "tasks" };
+    host.write(&format!("{group}/{list}"), &task.id.tid.to_string())
+}
+
 /// Returns the directory of a thread's cgroup, in the hierarchy of the shield's group.
 pub(super) fn cgroup_of(
     host: &Host,

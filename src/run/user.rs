@@ -34,13 +34,7 @@ pub fn look_up(host: &Host, asked: &str) -> Result<RunUser, RunError> {
 /// # Errors
 /// The name is unknown.
 pub fn look_up_user(host: &Host, asked: &str) -> Result<u32, RunError> {
-    user_number(asked, &host.read(PASSWD)?)
-}
-
-fn user_number(asked: &str, passwd: &str) -> Result<u32, RunError> {
-    let found = passwd.lines().map(fields).find(|line| is_entry(line, asked));
-    let number = number(found.map(|line| line[2])).or(number(Some(asked)));
-    number.ok_or_else(|| unknown("user", asked, PASSWD))
+    number_of(("user", PASSWD), asked, &host.read(PASSWD)?)
 }
 
 /// Looks up a group by name or number on this machine; returns its number.
@@ -48,13 +42,18 @@ fn user_number(asked: &str, passwd: &str) -> Result<u32, RunError> {
 /// # Errors
 /// The name is unknown.
 pub fn look_up_group(host: &Host, asked: &str) -> Result<u32, RunError> {
-    group_number(asked, &host.read(GROUP)?)
+    number_of(("group", GROUP), asked, &host.read(GROUP)?)
 }
 
-fn group_number(asked: &str, group: &str) -> Result<u32, RunError> {
-    let found = group.lines().map(fields).find(|line| is_entry(line, asked));
+/// The number of a user or group in the text of its file.
+fn number_of(
+    (what, file): (&'static str, &'static str),
+    asked: &str,
+    text: &str,
+) -> Result<u32, RunError> {
+    let found = text.lines().map(fields).find(|line| is_entry(line, asked));
     let number = number(found.map(|line| line[2])).or(number(Some(asked)));
-    number.ok_or_else(|| unknown("group", asked, GROUP))
+    number.ok_or_else(|| unknown(what, asked, file))
 }
 
 /// The same, from the text of both files.
@@ -70,7 +69,7 @@ pub fn parse(asked: &str, passwd: &str, group: &str) -> Result<RunUser, RunError
     let uid = number(line.as_ref().map(|line| line[2])).or(number(Some(user)));
     let uid = uid.ok_or_else(|| unknown("user", user, PASSWD))?;
     let gid = match wanted_group {
-        Some(name) => group_number(name, group)?,
+        Some(name) => number_of(("group", GROUP), name, group)?,
         None => number(line.as_ref().map(|line| line[3]))
             .ok_or_else(|| unknown("user", user, PASSWD))?,
     };
@@ -152,7 +151,8 @@ mod tests {
 
     #[test]
     fn the_number_of_a_user_needs_neither_an_entry_nor_a_group() {
-        let number = |asked| user_number(asked, PASSWD).map_err(|error| error.to_string());
+        let users = ("user", "/etc/passwd");
+        let number = |asked| number_of(users, asked, PASSWD).map_err(|error| error.to_string());
         assert_eq!(number("cnc"), Ok(1000));
         assert_eq!(number("1000"), Ok(1000));
         assert_eq!(number("1500000"), Ok(1_500_000));

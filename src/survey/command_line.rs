@@ -97,7 +97,7 @@ pub fn isolation_setup(
     for param in &params {
         let Some((kinds, cpus)) = requested_isolation(param, last) else { continue };
         let beyond: CpuSet = cpus.iter().filter(|cpu| *cpu > last).collect();
-        let word = to_word(param);
+        let word = plain_word(param);
         if let Some((part, since)) = version.and_then(|version| unknown_part(param, version)) {
             let parameter = word;
             setup.faults.push(CommandLineFault::PartUnknown { parameter, part, since });
@@ -212,19 +212,20 @@ fn interrupts_on_isolated(
     taken: &[IsolationParameter],
     last: usize,
 ) -> Option<CommandLineFault> {
-    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, "irqaffinity"))?;
+    let param = cmdline::last(params, "irqaffinity")?;
     let interrupts = CpuSet::parse_list(param.value.as_deref()?, Some(last)).ok()?;
     let isolcpus = taken
         .iter()
         .find(|it| it.word.starts_with("isolcpus") && it.cpus.intersects(&interrupts))?;
     Some(CommandLineFault::InterruptsOnIsolated {
-        irqaffinity: to_word(param),
+        irqaffinity: plain_word(param),
         isolcpus: isolcpus.word.clone(),
         cpus: isolcpus.cpus.intersection(&interrupts),
     })
 }
 
-fn to_word(param: &KernelParam) -> String {
+/// The word of a parameter, without quotes.
+pub(super) fn plain_word(param: &KernelParam) -> String {
     format!("{}={}", param.name, param.value.as_deref().unwrap_or_default())
 }
 

@@ -9,7 +9,7 @@ pub fn exclusive_cpusets(machine: &Machine) -> impl Iterator<Item = &CpusetGroup
     let groups = machine.cgroup.groups.iter();
     groups.filter(move |group| {
         let exclusive = group.is_exclusive();
-        exclusive && !name(group).starts_with("cpushield") && mount != Some(group.path.as_str())
+        exclusive && !group.name().starts_with("cpushield") && mount != Some(group.path.as_str())
     })
 }
 
@@ -25,8 +25,4 @@ pub fn is_of_cset(machine: &Machine, group: &CpusetGroup) -> bool {
     };
     let other = format!("{parent}/{other}");
     machine.cgroup.groups.iter().any(|group| group.path == other)
-}
-
-fn name(group: &CpusetGroup) -> &str {
-    group.path.rsplit('/').next().unwrap_or_default()
 }

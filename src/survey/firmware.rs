@@ -8,14 +8,15 @@ use cpushield_linux::CpuSet;
 const DEEP_US: u64 = 20;
 
 pub(super) fn check_firmware(r: &SurveyReader, machine: &Machine) -> Vec<SurveyFinding> {
-    let mut found = Vec::new();
-    found.extend(check_smt(machine));
-    found.extend(check_turbo(machine));
-    found.extend(check_idle(machine));
-    found.extend(check_smi(r, machine));
-    found.extend(check_clock(machine));
-    found.extend(check_hypervisor(machine));
-    found
+    let found = [
+        check_smt(machine),
+        check_turbo(machine),
+        check_idle(machine),
+        check_smi(r, machine),
+        check_clock(machine),
+        check_hypervisor(machine),
+    ];
+    found.into_iter().flatten().collect()
 }
 
 fn check_smt(machine: &Machine) -> Option<SurveyFinding> {
@@ -34,7 +35,7 @@ fn check_turbo(machine: &Machine) -> Option<SurveyFinding> {
     machine.power.turbo?.then(|| {
         SurveyFinding::new(
             "turbo",
-            "turbo (boost) is allowed".to_owned(),
+            "turbo (boost) is allowed",
             "with turbo, the frequency of a CPU depends on the load of the other CPUs; if constant \
              run times matter more than short ones, disable it: --on no-turbo",
         )

@@ -1,7 +1,7 @@
 //! Power management: the drivers of frequencies and idle states, and whether turbo is allowed.
 
-use super::reader::{CachedFile, SurveyReader};
-use super::{IdleState, IdleStates, PowerManagement, Topology};
+use super::reader::SurveyReader;
+use super::{IdleState, IdleStates, PowerManagement, Topology, TunableReading};
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ fn has_frequency_files(r: &SurveyReader, cpus: &CpuSet) -> bool {
     let files: Vec<String> = files.collect();
     let Some(first) = files.first() else { return false };
     r.line_and_cache(first);
-    if !matches!(r.cached(first), Some(CachedFile::Absent)) {
+    if r.cached(first) != Some(TunableReading::Absent) {
         return true;
     }
     files.iter().for_each(|file| r.cache_absence(file));

@@ -1,7 +1,7 @@
 //! Reads files and takes notes: an absent file is `None`; a file that cannot be read is `None` and
 //! a note with the reason.
 
-use super::SurveyNote;
+use super::{SurveyNote, TunableReading};
 use cpushield_linux::{CpuSet, Error, Host};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,17 +11,8 @@ use std::str::FromStr;
 pub(super) struct SurveyReader<'a> {
     pub(super) host: &'a Host,
     notes: RefCell<BTreeSet<SurveyNote>>,
-    /// Files that are needed more than once, by path.
-    cache: RefCell<BTreeMap<String, CachedFile>>,
-}
-
-/// A one-line file that was read.
-#[derive(Debug, Clone)]
-pub(super) enum CachedFile {
-    /// Its line.
-    Line(String),
-    /// It does not exist.
-    Absent,
+    /// Files that are needed more than once, by path: none that is unreadable.
+    cache: RefCell<BTreeMap<String, TunableReading>>,
 }
 
 impl<'a> SurveyReader<'a> {
@@ -61,8 +52,8 @@ impl<'a> SurveyReader<'a> {
     /// A one-line file; a cached one is not read again.
     pub(super) fn line(&self, path: &str) -> Option<String> {
         match self.cached(path) {
-            Some(CachedFile::Line(line)) => Some(line),
-            Some(CachedFile::Absent) => None,
+            Some(TunableReading::Value(line)) => Some(line),
+            Some(_) => None,
             None => self.optional(self.host.read_line(path)),
         }
     }
@@ -85,16 +76,16 @@ impl<'a> SurveyReader<'a> {
 
     /// Caches the line of a file that will be needed again.
     pub(super) fn cache_line(&self, path: &str, line: &str) {
-        self.cache.borrow_mut().insert(path.to_owned(), CachedFile::Line(line.to_owned()));
+        self.cache.borrow_mut().insert(path.to_owned(), TunableReading::Value(line.to_owned()));
     }
 
     /// Caches that a file does not exist.
     pub(super) fn cache_absence(&self, path: &str) {
-        self.cache.borrow_mut().insert(path.to_owned(), CachedFile::Absent);
+        self.cache.borrow_mut().insert(path.to_owned(), TunableReading::Absent);
     }
 
     /// What is known about a file without reading it.
-    pub(super) fn cached(&self, path: &str) -> Option<CachedFile> {
+    pub(super) fn cached(&self, path: &str) -> Option<TunableReading> {
         self.cache.borrow().get(path).cloned()
     }
 
@@ -106,11 +97,7 @@ impl<'a> SurveyReader<'a> {
     /// A number.
     pub(super) fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         let text = self.line(path)?;
-        let number = text.trim().parse().ok();
-        if number.is_none() {
-            self.note_error(&Error::malformed(path, 1, "a number", &text));
-        }
-        number
+        self.note_malformed(path, &text, text.trim().parse().ok(), "a number")
     }
 
     /// A switch: 0 or 1 (`active` of SMT and some others may hold a larger count).
@@ -125,8 +112,7 @@ impl<'a> SurveyReader<'a> {
 
     /// A file with a CPU list.
     pub(super) fn list(&self, path: &str) -> Option<CpuSet> {
-        let text = self.line(path)?;
-        self.note_malformed(path, &text, CpuSet::parse_list(&text, None).ok(), "a CPU list")
+        self.set(&[(path, CpuSetSpelling::List)])
     }
 
     /// A set of CPUs from the first of these files that exists, each with its spelling. Kernels

@@ -1,7 +1,7 @@
 //! The files that tunables need. A `*` in their paths matches any one name in a directory.
 
 use super::TunableReading;
-use super::reader::{CachedFile, SurveyReader};
+use super::reader::SurveyReader;
 use crate::glob;
 use std::collections::BTreeMap;
 
@@ -15,11 +15,7 @@ pub(super) fn read_settings(r: &SurveyReader, wanted: &[&str]) -> BTreeMap<Strin
             if found.contains_key(&path) {
                 continue;
             }
-            let reading = match r.cached(&path) {
-                Some(CachedFile::Line(text)) => TunableReading::Value(text),
-                Some(CachedFile::Absent) => TunableReading::Absent,
-                None => read_setting(r, &path),
-            };
+            let reading = r.cached(&path).unwrap_or_else(|| read_setting(r, &path));
             if fixed || reading != TunableReading::Absent {
                 found.insert(path, reading);
             }

@@ -6,8 +6,8 @@
 //! and a note says so.
 
 use super::caches::CacheReader;
-use super::reader::{CachedFile, CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
-use super::{Cpu, Node, Topology, kinds};
+use super::reader::{CpuSetSpelling::List, CpuSetSpelling::Mask, SurveyReader};
+use super::{Cpu, Node, Topology, TunableReading, kinds};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cpuinfo::{self, Cpuinfo};
 use std::collections::BTreeMap;
@@ -210,7 +210,7 @@ impl<'a> CpuStrengths<'a> {
         }
         let path = format!("{dir}/cpufreq/cpuinfo_max_freq");
         self.r.line_and_cache(&path);
-        let absent = matches!(self.r.cached(&path), Some(CachedFile::Absent));
+        let absent = self.r.cached(&path) == Some(TunableReading::Absent);
         self.has_frequency = self.has_frequency.or(Some(!absent));
         (None, self.r.number(&path))
     }

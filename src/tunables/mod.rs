@@ -40,6 +40,7 @@ mod writeback_interval;
 
 pub use boot::{BootFacts, CLOCKSOURCE_WATCHDOG, NOHZ_FULL, RCU_NOCBS};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
+pub use cpuset::foreign_partition;
 pub use explained::of_file;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::remedy;
@@ -51,7 +52,7 @@ use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
-use crate::documents::machine::{CpusetGroup, Machine};
+use crate::documents::machine::Machine;
 use crate::documents::plan::{
     BootAdvice, Immovable, MachineWideEffect, OffReason, Plan, PlanWarning, Shield, Step,
 };
@@ -145,6 +146,17 @@ pub enum WantedChanges {
     Nothing(InapplicableReason),
 }
 
+impl WantedChanges {
+    /// The changes; none if it does not apply.
+    #[must_use]
+    pub fn into_changes(self) -> Vec<WantedChange> {
+        match self {
+            WantedChanges::Changes(wanted) => wanted,
+            WantedChanges::Nothing(_) => Vec::new(),
+        }
+    }
+}
+
 /// What a tunable cannot remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnresolvedCause {
@@ -213,12 +225,6 @@ pub fn reads() -> Vec<&'static str> {
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn Tunable> {
     registry::find(TUNABLES, name)
-}
-
-/// A partition, or an exclusive cpuset, of another program that has CPUs of the shield.
-#[must_use]
-pub fn foreign_partition<'a>(machine: &'a Machine, shield: &Shield) -> Option<&'a CpusetGroup> {
-    cpuset::foreign_partition(machine, shield)
 }
 
 /// The timers on the CPUs of a shield whose tick continues; `None` where the tick stops, because

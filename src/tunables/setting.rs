@@ -76,9 +76,9 @@ pub(super) fn set_file(
             let answer = answer.clone();
             WantedChanges::Nothing(InapplicableReason::SettingUnreadable { file, answer })
         }
-        Some(TunableReading::Value(now)) => {
-            let now = Some(now.clone());
-            WantedChanges::Changes(vec![WantedChange::write(now, path, value, compare, reason)])
+        Some(TunableReading::Value(_)) => {
+            let write = WantedChange::write_setting(machine, path, value, compare, reason);
+            WantedChanges::Changes(vec![write])
         }
     }
 }

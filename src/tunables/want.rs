@@ -40,6 +40,18 @@ impl WantedChange {
         WantedChange { now, already, ..WantedChange::new(change, reason) }
     }
 
+    /// A write to a file that the survey read for a tunable.
+    pub(super) fn write_setting(
+        machine: &Machine,
+        path: &str,
+        value: &str,
+        compare: ValueComparison,
+        reason: &str,
+    ) -> WantedChange {
+        let now = setting(machine, path).map(str::to_owned);
+        WantedChange::write(now, path, value, compare, reason)
+    }
+
     /// A change of a task's affinity.
     pub(super) fn affinity(placed: &PlacedThread, cpus: CpuSet, reason: &str) -> WantedChange {
         let already = placed.affinity == cpus;

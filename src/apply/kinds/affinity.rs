@@ -5,7 +5,7 @@ use super::super::kind::{
     ShieldChanges, check_same_task,
 };
 use super::super::original::OriginalState;
-use crate::change::{Change, Outcome};
+use crate::change::Change;
 use crate::documents::applied::{DriftedValue, StepDone};
 use cpushield_linux::{CpuSet, Host, Result, TaskId};
 
@@ -25,7 +25,7 @@ impl ChangeKind for TaskAffinity<'_> {
     fn perform(&self, host: &Host, was: &OriginalState) -> Result<PerformedChange> {
         check_same_task(host, self.task)?;
         if host.online_affinity(self.task.tid)? == *self.cpus {
-            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+            return Ok(PerformedChange::already_so());
         }
         host.set_affinity(self.task.tid, self.cpus)?;
         let left = match host.online_affinity(self.task.tid) {

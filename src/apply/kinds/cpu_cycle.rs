@@ -4,8 +4,7 @@
 use super::super::cpu_power::{bring_online, online_file, write_until_online};
 use super::super::hotplug_kthreads::KthreadAffinities;
 use super::super::hotplug_side_effects::{
-    cpuset_to_be_emptied, describe_unrestored, note_unrestored, read_side_effects,
-    restore_side_effects,
+    cpuset_to_be_emptied, fate_of, note_unrestored, read_side_effects, restore_side_effects,
 };
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
@@ -92,10 +91,7 @@ impl ChangeKind for CpuCycle {
         let mut failed = restore_side_effects(host, cpu, unrestored.as_ref().unwrap_or(files))?;
         // A file that is gone cannot be restored.
         failed.retain(|file| host.exists(&file.path));
-        Ok(match failed.as_slice() {
-            [] => ChangeFate::Restored.into(),
-            failed => ChangeFate::Failed { reason: describe_unrestored(failed) }.into(),
-        })
+        Ok(fate_of(&failed).into())
     }
 
     /// Brings a CPU online that was left offline: until then, masks with only such a CPU are

@@ -5,12 +5,12 @@
 use super::super::cpu_power::{bring_online, online_file};
 use super::super::hotplug_kthreads::KthreadAffinities;
 use super::super::hotplug_side_effects::{
-    UnrestoredFile, cpuset_to_be_emptied, describe_unrestored, files_to_restore, note_unrestored,
+    UnrestoredFile, cpuset_to_be_emptied, fate_of, files_to_restore, note_unrestored,
     read_side_effects, restore_side_effects, waits_for_other_cpu, without_cpu_files,
 };
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
-use crate::change::{Change, Outcome, RefusalKind};
+use crate::change::{Change, RefusalKind};
 use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::borrow::Cow;
@@ -59,10 +59,7 @@ impl ChangeKind for SiblingOffline {
         let path = online_file(cpu);
         if host.read_line(&path)? == OFFLINE {
             let left = Some(OFFLINE.to_owned());
-            return Ok(PerformedChange {
-                left,
-                ..PerformedChange::with_outcome(Outcome::AlreadySo)
-            });
+            return Ok(PerformedChange { left, ..PerformedChange::already_so() });
         }
         let OriginalState::Files { files } = was else {
             return Ok(PerformedChange::refused(
@@ -119,10 +116,7 @@ impl ChangeKind for SiblingOffline {
             let text = files.get(path).map(String::as_str).unwrap_or_default();
             host.exists(path) && !waits_for_other_cpu(host, path, text)
         });
-        Ok(match failed.as_slice() {
-            [] => ChangeFate::Restored.into(),
-            failed => ChangeFate::Failed { reason: describe_unrestored(failed) }.into(),
-        })
+        Ok(fate_of(&failed).into())
     }
 
     /// The CPU's own `cpuhp/N`, and a kworker on another one (cpu_down_maps_locked() in

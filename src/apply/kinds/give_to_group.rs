@@ -5,7 +5,7 @@ use super::super::kind::{
     ChangeKind, NOTHING, PerformedChange, RemainingShields, RevertedChange, ShieldChanges,
 };
 use super::super::original::OriginalState;
-use crate::change::{Change, Outcome, Refusal, RefusalKind};
+use crate::change::{Change, Refusal, RefusalKind};
 use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
 use cpushield_linux::{FileAttributes, Host, Result};
 
@@ -52,7 +52,7 @@ impl ChangeKind for GroupAccess<'_> {
         let before = host.access(self.path)?;
         let wanted = self.wanted(before);
         if before == wanted {
-            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+            return Ok(PerformedChange::already_so());
         }
         let refusal = match host.set_access(self.path, wanted) {
             Err(error) if error.is_stop() => return Err(error),

@@ -13,7 +13,7 @@ use super::super::kind::{
     ShieldChanges,
 };
 use super::super::original::OriginalState;
-use crate::change::{Change, Outcome};
+use crate::change::Change;
 use crate::documents::applied::{ChangeFate, DriftedValue, StepDone, StepNote};
 use cpushield_linux::processes::irqbalance::IrqbalanceProcess;
 use cpushield_linux::{CpuSet, Error, Host, Result};
@@ -36,7 +36,7 @@ impl ChangeKind for IrqbalanceBan<'_> {
         // The answer alone may be older than a request that lifts the ban.
         let is_original = matches!(was, OriginalState::Cpus { cpus } if self.cpus.is_subset(cpus));
         if is_original && self.cpus.is_subset(&balancer.banned) {
-            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+            return Ok(PerformedChange::already_so());
         }
         let all = balancer.banned.union(self.cpus);
         host.ban_from_irqbalance(&balancer, Some(&all))?;

@@ -4,7 +4,6 @@
 use super::super::affinities;
 use super::super::kind::{ChangeKind, NOTHING, PerformedChange, RevertedChange, ShieldChanges};
 use super::super::original::OriginalState;
-use crate::change::Outcome;
 use crate::documents::applied::StepDone;
 use cpushield_linux::{Host, Result};
 
@@ -18,7 +17,7 @@ impl ChangeKind for KeptAffinities {
     }
 
     fn perform(&self, _: &Host, _: &OriginalState) -> Result<PerformedChange> {
-        Ok(PerformedChange::with_outcome(Outcome::AlreadySo))
+        Ok(PerformedChange::already_so())
     }
 
     fn revert(

@@ -24,7 +24,7 @@ impl ChangeKind for NewDirectory<'_> {
 
     fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
         if host.exists(self.path) {
-            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+            return Ok(PerformedChange::already_so());
         }
         host.make_dir(self.path)?;
         Ok(PerformedChange::with_outcome(Outcome::Changed))

@@ -9,7 +9,7 @@ use super::super::kind::{
 use super::super::memory_moves::cpus_of_move;
 use super::super::original::OriginalState;
 use super::slice_dir;
-use crate::change::{Change, Outcome};
+use crate::change::Change;
 use crate::documents::applied::{ChangeFate, DriftedValue, StepDone};
 use cpushield_linux::error::present;
 use cpushield_linux::text::task_cgroup::cpuset_group;
@@ -33,10 +33,10 @@ impl ChangeKind for ProcessMove<'_> {
 
     fn perform(&self, host: &Host, was: &OriginalState) -> Result<PerformedChange> {
         if !host.is_same_task(self.task) {
-            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+            return Ok(PerformedChange::already_so());
         }
         if matches!(was, OriginalState::Text { text } if text == self.to) {
-            return Ok(PerformedChange::with_outcome(Outcome::AlreadySo));
+            return Ok(PerformedChange::already_so());
         }
         let masks = self.masks(host)?;
         join(host, self.to, self.task)?;

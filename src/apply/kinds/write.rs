@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// A file, the value to write, and how the value read back is compared with it.
+#[derive(Clone, Copy)]
 pub struct FileWrite<'a> {
     pub path: &'a str,
     pub value: &'a str,
@@ -30,8 +31,7 @@ impl ChangeKind for FileWrite<'_> {
     }
 
     fn perform(&self, host: &Host, _: &OriginalState) -> Result<PerformedChange> {
-        let made = write(host, self.path, self.value, self.compare);
-        let made = PerformedChange::from_answer(made)?;
+        let made = PerformedChange::from_answer(self.write(host))?;
         let Outcome::Refused { kind, reason } = &made.outcome else { return Ok(made) };
         Ok(match thread_servers::explain_refusal(self.path, *kind, reason) {
             Some(reason) => PerformedChange::refused_by(Refusal { kind: *kind, reason }),
@@ -189,64 +189,92 @@ impl<'a> FileWrite<'a> {
     ) -> Option<RestoredFile<'a>> {
         let OriginalState::Text { text: original } = was else { return None };
         let left = done.and_then(|done| done.left.as_deref());
+        Some(RestoredFile { file: *self, original, left })
+    }
+
+    fn write(&self, host: &Host) -> Result<PerformedChange> {
         let FileWrite { path, value, compare } = *self;
-        Some(RestoredFile { path, value, compare, original, left })
-    }
-}
-
-fn write(
-    host: &Host,
-    path: &str,
-    value: &str,
-    compare: ValueComparison,
-) -> Result<PerformedChange> {
-    let before = host.read_line(path)?;
-    if compare.already(&before, value) {
-        return Ok(PerformedChange {
-            left: Some(before),
-            ..PerformedChange::with_outcome(Outcome::AlreadySo)
-        });
-    }
-    match host.write(path, value) {
-        // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
-        // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
-        Err(error) if is_partition(path) && error.is_invalid() => {
-            return fall_back_to_root(host, path, value, &before, &Refusal::from(&error));
+        let before = host.read_line(path)?;
+        if compare.already(&before, value) {
+            return Ok(PerformedChange { left: Some(before), ..PerformedChange::already_so() });
         }
-        answer => answer?,
-    }
-    let left = match host.read_line(path) {
-        Err(error) => return PerformedChange::unknown_result(error, value),
-        Ok(left) => left,
-    };
-    if compare.same(&left, value) || compare.is_narrowed(&left, value) {
-        return Ok(PerformedChange::changed(left));
-    }
-    if is_partition(path) {
-        let kind = RefusalKind::from_partition(&left);
-        return fall_back_to_root(host, path, value, &before, &Refusal { kind, reason: left });
-    }
-    let verb = if compare.same(&left, &before) { "kept" } else { "set it to" };
-    let reason = format!("the kernel {verb} {left:?}");
-    refuse_and_restore(host, path, compare, &before, Refusal { kind: RefusalKind::Other, reason })
-}
-
-/// Restores the value right before the write. Where that fails the file stays ours, so that undo
-/// tries again.
-fn refuse_and_restore(
-    host: &Host,
-    path: &str,
-    compare: ValueComparison,
-    before: &str,
-    refusal: Refusal,
-) -> Result<PerformedChange> {
-    match restore_value(host, path, compare, before) {
-        Ok(()) => Ok(PerformedChange::refused_by(refusal)),
-        Err(error) if error.is_stop() || error.is_absent() => Err(error),
-        Err(error) => {
-            let left = host.read_line(path).ok();
-            Ok(PerformedChange::original_lost(refusal, before.to_owned(), &error, left))
+        match host.write(path, value) {
+            // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
+            // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
+            Err(error) if is_partition(path) && error.is_invalid() => {
+                return self.fall_back_to_root(host, &before, &Refusal::from(&error));
+            }
+            answer => answer?,
         }
+        let left = match host.read_line(path) {
+            Err(error) => return PerformedChange::unknown_result(error, value),
+            Ok(left) => left,
+        };
+        if compare.same(&left, value) || compare.is_narrowed(&left, value) {
+            return Ok(PerformedChange::changed(left));
+        }
+        if is_partition(path) {
+            let kind = RefusalKind::from_partition(&left);
+            return self.fall_back_to_root(host, &before, &Refusal { kind, reason: left });
+        }
+        let verb = if compare.same(&left, &before) { "kept" } else { "set it to" };
+        let reason = format!("the kernel {verb} {left:?}");
+        self.refuse_and_restore(host, &before, Refusal { kind: RefusalKind::Other, reason })
+    }
+
+    /// Restores the value right before the write. Where that fails the file stays ours, so that undo
+    /// tries again.
+    fn refuse_and_restore(
+        &self,
+        host: &Host,
+        before: &str,
+        refusal: Refusal,
+    ) -> Result<PerformedChange> {
+        match self.restore_value(host, before) {
+            Ok(()) => Ok(PerformedChange::refused_by(refusal)),
+            Err(error) if error.is_stop() || error.is_absent() => Err(error),
+            Err(error) => {
+                let left = host.read_line(self.path).ok();
+                Ok(PerformedChange::original_lost(refusal, before.to_owned(), &error, left))
+            }
+        }
+    }
+
+    /// Tries `root` where the kernel refuses `isolated` or makes it invalid. `root` keeps other tasks
+    /// out, too, but the scheduler still balances between its CPUs.
+    fn fall_back_to_root(
+        &self,
+        host: &Host,
+        before: &str,
+        refusal: &Refusal,
+    ) -> Result<PerformedChange> {
+        let left = &refusal.reason;
+        if self.value == "isolated" {
+            let note = Some(StepNote::RootPartition { answer: left.clone() });
+            if before == "root" && host.read_line(self.path)? == "root" {
+                // A shield that changes is such a partition already, and stays one.
+                let already = PerformedChange::already_so();
+                return Ok(PerformedChange { note, left: Some(before.to_owned()), ..already });
+            }
+            match host.write(self.path, "root").and_then(|()| host.read_line(self.path)) {
+                Ok(fallback) if fallback == "root" => {
+                    return Ok(PerformedChange { note, ..PerformedChange::changed(fallback) });
+                }
+                Err(error) if error.is_stop() => return Err(error),
+                // The file may have the invalid `isolated`, so its value is restored as well.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let reason = format!("the kernel reports {left:?}");
+        self.refuse_and_restore(host, before, Refusal { kind: refusal.kind, reason })
+    }
+
+    fn restore_value(&self, host: &Host, before: &str) -> Result<()> {
+        let now = host.read_line(self.path)?;
+        for value in self.compare.values_to_restore(before, &now) {
+            host.write(self.path, &value)?;
+        }
+        Ok(())
     }
 }
 
@@ -254,55 +282,9 @@ fn is_partition(path: &str) -> bool {
     path.ends_with("/cpuset.cpus.partition")
 }
 
-/// Tries `root` where the kernel refuses `isolated` or makes it invalid. `root` keeps other tasks
-/// out, too, but the scheduler still balances between its CPUs.
-fn fall_back_to_root(
-    host: &Host,
-    path: &str,
-    value: &str,
-    before: &str,
-    refusal: &Refusal,
-) -> Result<PerformedChange> {
-    let left = &refusal.reason;
-    if value == "isolated" {
-        let note = Some(StepNote::RootPartition { answer: left.clone() });
-        if before == "root" && host.read_line(path)? == "root" {
-            // A shield that changes is such a partition already, and stays one.
-            let already = PerformedChange::with_outcome(Outcome::AlreadySo);
-            return Ok(PerformedChange { note, left: Some(before.to_owned()), ..already });
-        }
-        match host.write(path, "root").and_then(|()| host.read_line(path)) {
-            Ok(fallback) if fallback == "root" => {
-                return Ok(PerformedChange { note, ..PerformedChange::changed(fallback) });
-            }
-            Err(error) if error.is_stop() => return Err(error),
-            // The file may have the invalid `isolated`, so its value is restored as well.
-            Ok(_) | Err(_) => {}
-        }
-    }
-    let reason = format!("the kernel reports {left:?}");
-    refuse_and_restore(
-        host,
-        path,
-        ValueComparison::Text,
-        before,
-        Refusal { kind: refusal.kind, reason },
-    )
-}
-
-fn restore_value(host: &Host, path: &str, compare: ValueComparison, before: &str) -> Result<()> {
-    let now = host.read_line(path)?;
-    for value in compare.values_to_restore(before, &now) {
-        host.write(path, &value)?;
-    }
-    Ok(())
-}
-
 /// A file that was written.
 struct RestoredFile<'a> {
-    path: &'a str,
-    value: &'a str,
-    compare: ValueComparison,
+    file: FileWrite<'a>,
     original: &'a str,
     left: Option<&'a str>,
 }
@@ -314,8 +296,8 @@ impl RestoredFile<'_> {
         shield: &ShieldChanges<'_>,
         done: Option<&StepDone>,
     ) -> Result<RevertedChange> {
-        let now = host.read_line(shown_by(host, self.path))?;
-        if self.compare.is_original(&now, self.original) {
+        let now = host.read_line(shown_by(host, self.file.path))?;
+        if self.file.compare.is_original(&now, self.original) {
             return Ok(RevertedChange::already_original(done));
         }
         if done.is_none() && self.was_set_by_other_step(shield, &now) {
@@ -324,13 +306,13 @@ impl RestoredFile<'_> {
         if !self.is_ours(&now) {
             let drifted = ChangeFate::Drifted {
                 now,
-                ours: self.left.unwrap_or(self.value).to_owned(),
+                ours: self.left.unwrap_or(self.file.value).to_owned(),
                 original: self.original.to_owned(),
             };
             return Ok(drifted.into());
         }
         let values = self.values_to_write(&now);
-        if let Some(by) = group_using_cpusets(host, self.path, &values) {
+        if let Some(by) = group_using_cpusets(host, self.file.path, &values) {
             if shield.made_directory_of(&format!("{by}/cpuset.cpus")) {
                 let reason = format!(
                     "the cgroup {by} could not be removed and still uses the cpuset controller"
@@ -339,14 +321,14 @@ impl RestoredFile<'_> {
             }
             let drifted = ChangeFate::Drifted {
                 now,
-                ours: self.value.to_owned(),
+                ours: self.file.value.to_owned(),
                 original: self.original.to_owned(),
             };
             let note = StepNote::CpusetsStayEnabled { group: by };
             return Ok(RevertedChange { fate: Some(drifted), note: Some(note) });
         }
         for value in values {
-            host.write(self.path, &value)?;
+            host.write(self.file.path, &value)?;
         }
         Ok(ChangeFate::Restored.into())
     }
@@ -358,39 +340,40 @@ impl RestoredFile<'_> {
             return Ok(None);
         }
         for value in self.values_to_write(&now) {
-            host.write(self.path, &value)?;
+            host.write(self.file.path, &value)?;
         }
         self.wrong_value(host)
     }
 
     /// The current value, if it is not the original.
     fn wrong_value(&self, host: &Host) -> Result<Option<String>> {
-        let now = host.read_line(shown_by(host, self.path))?;
+        let now = host.read_line(shown_by(host, self.file.path))?;
         Ok((!self.values_to_write(&now).is_empty()).then_some(now))
     }
 
     fn is_ours(&self, now: &str) -> bool {
-        self.compare.same(now, self.value)
-            || self.left.is_some_and(|left| self.compare.is_original(now, left))
+        self.file.compare.same(now, self.file.value)
+            || self.left.is_some_and(|left| self.file.compare.is_original(now, left))
     }
 
     /// Whether another step set the current value; then this step was not reached.
     fn was_set_by_other_step(&self, shield: &ShieldChanges<'_>, now: &str) -> bool {
         let mut values = shield.changes.iter().filter_map(|change| match change {
-            Change::Write { path, value, .. } if path == self.path => Some(value),
+            Change::Write { path, value, .. } if path == self.file.path => Some(value),
             _ => None,
         });
-        !self.compare.same(now, self.value) && values.any(|value| self.compare.same(now, value))
+        !self.file.compare.same(now, self.file.value)
+            && values.any(|value| self.file.compare.same(now, value))
     }
 
     /// Returns the values to write. Words that other processes added stay; all other files get the
     /// original.
     fn values_to_write(&self, now: &str) -> Vec<String> {
-        let words = self.compare.values_to_restore(self.original, now);
-        if self.compare != ValueComparison::Member {
+        let words = self.file.compare.values_to_restore(self.original, now);
+        if self.file.compare != ValueComparison::Member {
             return words;
         }
-        let ours: BTreeSet<&str> = self.value.split_whitespace().map(without_sign).collect();
+        let ours: BTreeSet<&str> = self.file.value.split_whitespace().map(without_sign).collect();
         words.into_iter().filter(|word| ours.contains(without_sign(word))).collect()
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn find(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding
 /// counts, and names a source that the kernel need not have (`boot_override_clocksource()`,
 /// kernel/time/clocksource.c, 6.12). Where SMT is not supported, there is nothing to switch off.
 fn other_values(machine: &Machine, params: &[KernelParam]) -> Vec<LintFinding> {
-    let last = |name| params.iter().rfind(|param| cmdline::same_name(&param.name, name));
+    let last = |name| cmdline::last(params, name);
     let clock = last("clocksource").zip(machine.kernel.clocksource.as_deref());
     let clock =
         clock.filter(|(param, shows)| param.value.as_deref().is_some_and(|it| it != *shows));
@@ -94,7 +94,7 @@ fn default_affinity(machine: &Machine, params: &[KernelParam]) -> Option<LintFin
 /// The last word of a parameter with its CPUs; `None` when its list is invalid or names CPUs that
 /// do not exist.
 fn last_list(machine: &Machine, params: &[KernelParam], name: &str) -> Option<(String, CpuSet)> {
-    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, name))?;
+    let param = cmdline::last(params, name)?;
     let possible = &machine.topology.possible;
     let cpus = CpuSet::parse_list(param.value.as_deref()?, possible.last()).ok()?;
     cpus.is_subset(possible).then(|| (to_word(param), cpus))

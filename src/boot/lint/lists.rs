@@ -145,7 +145,7 @@ fn interrupts_without_tick(
     setup: &IsolationSetup,
     last: usize,
 ) -> Option<LintFinding> {
-    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, "irqaffinity"))?;
+    let param = cmdline::last(params, "irqaffinity")?;
     let cpus = CpuSet::parse_list(param.value.as_deref()?, Some(last)).ok()?;
     let taken = setup
         .taken
@@ -163,7 +163,7 @@ fn interrupts_without_tick(
 /// stop (`tick_nohz_enabled`, kernel/time/tick-sched.c, 6.12). The last `nohz=` counts. Kernels at
 /// first knew only `on` and `off`; now `kstrtobool()` (lib/kstrtox.c) parses it.
 fn nohz_off(params: &[KernelParam], setup: &IsolationSetup) -> Option<LintFinding> {
-    let nohz = params.iter().rfind(|param| cmdline::same_name(&param.name, "nohz"))?;
+    let nohz = cmdline::last(params, "nohz")?;
     let value = nohz.value.as_deref()?.to_ascii_lowercase();
     let off = value.starts_with(['n', 'f', '0']) || value.starts_with("of");
     let ticks = setup.taken.iter().filter(|it| it.kinds.contains(&IsolationKind::Tick));

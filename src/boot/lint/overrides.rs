@@ -37,7 +37,7 @@ pub(super) fn find(target: &LintTarget<'_>, params: &[KernelParam]) -> Vec<LintF
 
 /// The last word of a parameter with its value.
 fn last<'a>(params: &'a [KernelParam], name: &str) -> Option<(&'a KernelParam, &'a str)> {
-    let param = params.iter().rfind(|param| cmdline::same_name(&param.name, name))?;
+    let param = cmdline::last(params, name)?;
     Some((param, param.value.as_deref()?))
 }
 

@@ -115,6 +115,9 @@ pub struct BootFilePlan {
     pub generated: Vec<String>,
 }
 
+/// The boot loader of this machine, and its menu.
+pub type InstalledLoader = (&'static dyn BootLoader, FoundLoader);
+
 /// Files as they were before an earlier apply, by path with links resolved; `None`: the file did
 /// not exist.
 pub type EarlierTexts = BTreeMap<String, Option<Vec<u8>>>;

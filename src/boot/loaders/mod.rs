@@ -21,7 +21,8 @@ pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{
     BootFilePlan, BootLoader, BootOnce, EarlierTexts, EntryFiles, EntryPosition, FileEdit,
-    FoundLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
+    FoundLoader, InstalledLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment,
+    generator_of,
 };
 pub use manual::{ListedKernel, listed_kernels, manual_steps};
 pub(super) use systemd_boot::is_started_by_systemd_boot;
@@ -61,7 +62,7 @@ pub fn named(name: &str) -> Option<&'static dyn BootLoader> {
 ///
 /// # Errors
 /// The files of a loader cannot be read or parsed.
-pub fn find(host: &Host) -> Result<Option<(&'static dyn BootLoader, FoundLoader)>, BootError> {
+pub fn find(host: &Host) -> Result<Option<InstalledLoader>, BootError> {
     if manual::has_owner(host) {
         return Ok(None);
     }

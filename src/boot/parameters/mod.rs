@@ -14,6 +14,7 @@ pub use kernel_parameter::{
 
 pub use values::{ValueFault, meant_by_value, unknown_value};
 
+use super::line;
 use crate::change::EffectTime;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::text::cmdline;
@@ -92,7 +93,7 @@ pub fn known_words<'a>(words: &'a [String], kernel: &KernelFacts) -> Vec<&'a str
 }
 
 fn is_known(word: &str, kernel: &KernelFacts) -> bool {
-    let name = word.split('=').next().unwrap_or_default();
+    let name = line::name_of(word);
     let parameter = PARAMETERS.iter().find(|it| cmdline::same_name(it.keyword, name));
     let Some(parameter) = parameter else { return true };
     match parameter.support(kernel) {

@@ -55,12 +55,12 @@ fn answer(
 ) -> Result<OperatorAnswer, OperatorRefusal> {
     let peer = connection.peer().map_err(|error| match error.raw_os_error() {
         Some(ESRCH) => OperatorRefusal::Ended,
-        _ => machine(&RunError::call("getsockopt", error)),
+        _ => RunError::call("getsockopt", error).into(),
     })?;
     let stranger = find_stranger(host, store, caller, &peer);
     let timeout = if stranger.is_some() { STRANGER_TIMEOUT } else { OPERATOR_TIMEOUT };
     let received = connection.receive(REQUEST_BYTES_MAX, timeout);
-    let line = match received.map_err(|error| machine(&RunError::call("recv", error)))? {
+    let line = match received.map_err(|error| RunError::call("recv", error))? {
         ReceivedLine::Line(line) => line,
         ReceivedLine::TooLong => return Err(OperatorRefusal::TooLong),
         ReceivedLine::Incomplete => return Err(stranger.unwrap_or(OperatorRefusal::Incomplete)),
@@ -70,7 +70,7 @@ fn answer(
     let shield = choose_shield(&request, caller)?;
     // A user that is no operator never holds the lock.
     let plan = find_shield(host, store, shield.as_deref(), &asker)?;
-    leave_shielded_cpus(host, &plan).map_err(|error| machine(&error))?;
+    leave_shielded_cpus(host, &plan)?;
     let other = match &request {
         OperatorRequest::Leave { pid: Some(pid), .. } => Some(asker.find_other(host, *pid)?),
         _ => None,
@@ -78,7 +78,7 @@ fn answer(
     // Many may ask at once: none waits, so none delays root.
     let lock = store.lock_or_give_way().map_err(|error| match error.is_held() {
         true => OperatorRefusal::Busy { pid: error.holder() },
-        false => machine(&error.into()),
+        false => RunError::from(error).into(),
     })?;
     let store = &store.clone().holding(lock);
     let plan = find_shield(host, store, shield.as_deref(), &asker)?;
@@ -88,7 +88,7 @@ fn answer(
             // No process waits for the end of an operator's program.
             let lowered = record::open(host, store)
                 .and_then(|mut open| raise::lower_unneeded(host, &mut open, None));
-            drop(lowered.map_err(|error| machine(&error))?);
+            drop(lowered?);
             entry.enter(priority, own_priority, lock_memory).map(OperatorAnswer::Entered)
         }
         (OperatorRequest::Leave { .. }, None) => {
@@ -127,8 +127,10 @@ fn leave_shielded_cpus(host: &Host, plan: &Plan) -> Result<(), RunError> {
     step_aside().map(drop).map_err(|error| RunError::call("sched_setaffinity", error))
 }
 
-fn machine(error: &RunError) -> OperatorRefusal {
-    OperatorRefusal::Machine { why: error.to_string() }
+impl From<RunError> for OperatorRefusal {
+    fn from(error: RunError) -> OperatorRefusal {
+        OperatorRefusal::Machine { why: error.to_string() }
+    }
 }
 
 /// The name of the requested shield. A socket is for the operators of its shield only.
@@ -157,7 +159,7 @@ fn find_shield(
         RunError::NoShield | RunError::Several { .. } | RunError::NoSuchShield { .. } => {
             OperatorRefusal::NoShield { why: error.to_string() }
         }
-        error => machine(&error),
+        error => error.into(),
     })?;
     check_permitted(&plan, asker.uid, &asker.groups)?;
     Ok(plan)
@@ -210,7 +212,7 @@ impl ShieldEntry<'_> {
             return Err(OperatorRefusal::NoGroup { shield: self.shield() });
         }
         let pid = self.asker.process.pid();
-        let members = place.members(self.host).map_err(|error| machine(&error))?;
+        let members = place.members(self.host)?;
         let moved = match members.contains(&pid) {
             true => None,
             false => {
@@ -240,7 +242,7 @@ impl ShieldEntry<'_> {
                 rights.take_back();
                 self.take_back(&place, moved);
                 let error = given.err().filter(|_| lives);
-                Err(error.map_or(OperatorRefusal::Ended, |error| machine(&error)))
+                Err(error.map_or(OperatorRefusal::Ended, OperatorRefusal::from))
             }
         }
     }
@@ -249,8 +251,7 @@ impl ShieldEntry<'_> {
     /// the one that asks; `None` if it has ended since.
     fn move_in(&self, place: &ShieldPlacement) -> Result<Option<TaskId>, OperatorRefusal> {
         let pid = self.asker.process.pid();
-        add(self.host, self.store, place, pid, CpuAssignment::All)
-            .map_err(|error| machine(&error))?;
+        add(self.host, self.store, place, pid, CpuAssignment::All)?;
         let Ok(known) = record::read(self.host, self.store) else {
             return Ok(Some(self.asker.process.task));
         };
@@ -262,7 +263,7 @@ impl ShieldEntry<'_> {
     /// the threads of the kernel would be raised above it.
     fn refuse_own_policy(&self, highest: Option<u32>) -> Result<(), OperatorRefusal> {
         let task = self.asker.process.task(self.host).ok_or(OperatorRefusal::Ended)?;
-        let threads = threads_of(self.host, &task).map_err(|error| machine(&error))?;
+        let threads = threads_of(self.host, &task)?;
         for thread in threads {
             let Ok(policy) = self.host.scheduling(thread.id.tid) else { continue };
             let permitted = match policy {
@@ -280,11 +281,11 @@ impl ShieldEntry<'_> {
     /// Refuses a process that is in another shield, also as the child of one that entered it: its
     /// way back leads out of that one.
     fn refuse_other_shield(&self) -> Result<(), OperatorRefusal> {
-        let plans = all_active(self.host, self.store).map_err(|error| machine(&error))?;
+        let plans = all_active(self.host, self.store)?;
         let others = plans.iter().filter(|plan| plan.shield.name != self.plan.shield.name);
         for plan in others {
             let place = ShieldPlacement::new(self.host, plan);
-            let members = place.members(self.host).map_err(|error| machine(&error))?;
+            let members = place.members(self.host)?;
             if members.contains(&self.asker.process.pid()) {
                 return Err(OperatorRefusal::InOtherShield);
             }
@@ -330,7 +331,7 @@ impl ShieldEntry<'_> {
     ) -> Result<OperatorAnswer, OperatorRefusal> {
         let place = ShieldPlacement::new(self.host, self.plan);
         let pid = process.pid();
-        let members = place.members(self.host).map_err(|error| machine(&error))?;
+        let members = place.members(self.host)?;
         if !members.contains(&pid) {
             return Err(OperatorRefusal::NotInShield { shield: self.shield() });
         }
@@ -349,7 +350,7 @@ impl ShieldEntry<'_> {
             Ok(moved) => Ok(OperatorAnswer::Left(moved)),
             Err(_) if !process.lives(self.host) => Err(ended()),
             Err(RunError::NoDestination { .. }) => Err(OperatorRefusal::NoDestination { pid }),
-            Err(error) => Err(machine(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 }

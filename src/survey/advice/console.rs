@@ -8,10 +8,10 @@ const BLANK: &str = "/sys/module/kernel/parameters/consoleblank";
 const BLINK: &str = "/sys/class/graphics/fbcon/cursor_blink";
 
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
-    let Some(blank) = source.r.line(BLANK) else { return SubjectReading::Unobserved };
+    let blank = source.r.line(BLANK)?;
     let blink = source.r.line(BLINK);
     let findings = [check_blank(&blank), check_blink(blink.as_deref())];
-    SubjectReading::Observed(findings.into_iter().flatten().collect())
+    Some(findings.into_iter().flatten().collect())
 }
 
 fn check_blank(text: &str) -> Option<SurveyFinding> {
@@ -27,7 +27,7 @@ fn check_blink(text: Option<&str>) -> Option<SurveyFinding> {
     (text == Some("1")).then(|| {
         SurveyFinding::new(
             "cursor-blink",
-            "the cursor of the framebuffer console blinks".to_owned(),
+            "the cursor of the framebuffer console blinks",
             "about five times a second, a work item for the cursor runs on the CPU that last wrote \
              to the console; a shield stops it (tunable console-cursor-blink), as does \
              vt.global_cursor_default=0 on the kernel command line",

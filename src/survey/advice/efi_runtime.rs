@@ -11,20 +11,20 @@ const DEVICES: [&str; 2] =
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let host = source.r.host;
     if !host.exists(FIRMWARE) {
-        return SubjectReading::Unobserved;
+        return None;
     }
     let efi = host.exists(&format!("{FIRMWARE}/efi"));
     let active = efi && DEVICES.iter().any(|device| host.exists(device));
     // PREEMPT_RT disables them by default, because some calls take too long
     // (CONFIG_EFI_DISABLE_RUNTIME, drivers/firmware/efi/Kconfig).
-    SubjectReading::from_finding(active.then(|| {
+    Some(Vec::from_iter(active.then(|| {
         SurveyFinding::new(
             "efi-runtime",
-            "EFI runtime services are enabled".to_owned(),
+            "EFI runtime services are enabled",
             "a call to the firmware, for example to read the clock or a boot variable, can stall a \
              CPU for a long time. Real-time kernels disable EFI runtime services by default; \
              efi=noruntime disables them on other kernels, but programs then cannot change boot \
              entries",
         )
-    }))
+    })))
 }

@@ -10,17 +10,17 @@ const MASK: &str = "/etc/systemd/system/fwupd-refresh.timer";
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let host = source.r.host;
     if !host.exists(WANTED) {
-        return SubjectReading::Unobserved;
+        return None;
     }
     let masked = host.read_link(MASK).is_ok_and(|target| target == "/dev/null");
     let enabled = host.exists(&format!("{WANTED}/fwupd-refresh.timer")) && !masked;
-    SubjectReading::from_finding(enabled.then(|| {
+    Some(Vec::from_iter(enabled.then(|| {
         SurveyFinding::new(
             "fwupd-refresh",
-            "fwupd-refresh.timer is enabled".to_owned(),
+            "fwupd-refresh.timer is enabled",
             "on some machines it causes system management interrupts, which stop all CPUs. \
              OpenShift disables this timer (CNF-26497). To disable it: systemctl disable --now \
              fwupd-refresh.timer",
         )
-    }))
+    })))
 }

@@ -25,7 +25,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let config = &source.machine.kernel.config;
     if config.is_empty() {
-        return SubjectReading::Unobserved;
+        return None;
     }
     // Without the detectors running, their option costs nothing.
     let unwatched = source.r.line("/proc/sys/kernel/watchdog").is_some_and(|text| text == "0");
@@ -34,7 +34,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         set && !(unwatched && option == "CONFIG_LOCKUP_DETECTOR")
     };
     let found = OPTIONS.iter().filter(|(option, ..)| is_on(option));
-    SubjectReading::Observed(found.map(|(option, name, why)| advise(option, name, why)).collect())
+    Some(found.map(|(option, name, why)| advise(option, name, why)).collect())
 }
 
 fn advise(option: &str, name: &str, why: &str) -> SurveyFinding {

@@ -14,11 +14,11 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         .filter_map(|MemoryModule { rated, configured }| Some(((*rated)?, (*configured)?)));
     let speeds: Vec<(u32, u32)> = speeds.collect();
     if speeds.is_empty() {
-        return SubjectReading::Unobserved;
+        return None;
     }
     let slow = speeds.iter().filter(|(rated, configured)| configured < rated);
     let slowest = slow.clone().min_by_key(|(_, configured)| configured);
-    SubjectReading::from_finding(slowest.map(|(rated, configured)| {
+    Some(Vec::from_iter(slowest.map(|(rated, configured)| {
         SurveyFinding::new(
             "memory-speed",
             format!(
@@ -30,5 +30,5 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
             "the firmware limits the speed to save power, or because the processor or the number \
              of modules on a channel requires it; check the firmware's memory settings",
         )
-    }))
+    })))
 }

@@ -24,21 +24,8 @@ pub(super) struct AdviceSource<'a> {
     pub(super) cpuinfo: Option<&'a str>,
 }
 
-/// The result of a subject.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SubjectReading {
-    /// It was observed; empty when there is nothing to advise.
-    Observed(Vec<SurveyFinding>),
-    /// The files are missing, or this user may not read them.
-    Unobserved,
-}
-
-impl SubjectReading {
-    /// A reading with one finding at most.
-    fn from_finding(finding: Option<SurveyFinding>) -> SubjectReading {
-        SubjectReading::Observed(finding.into_iter().collect())
-    }
-}
+/// What a subject advises; `None` if the files are missing, or this user may not read them.
+type SubjectReading = Option<Vec<SurveyFinding>>;
 
 type SubjectReader = fn(&AdviceSource<'_>) -> SubjectReading;
 
@@ -62,8 +49,8 @@ pub(super) fn read_advice(source: &AdviceSource<'_>) -> (Vec<SurveyFinding>, Vec
     let (mut findings, mut unobserved) = (Vec::new(), Vec::new());
     for (name, read) in SUBJECTS {
         match read(source) {
-            SubjectReading::Observed(found) => findings.extend(found),
-            SubjectReading::Unobserved => unobserved.push((*name).to_owned()),
+            Some(found) => findings.extend(found),
+            None => unobserved.push((*name).to_owned()),
         }
     }
     (findings, unobserved)

@@ -17,17 +17,17 @@ const STATES: &[(&str, &str)] = &[
 ];
 
 pub(super) fn read_policy(source: &AdviceSource<'_>) -> SubjectReading {
-    let Some(policy) = source.r.line(POLICY) else { return SubjectReading::Unobserved };
-    SubjectReading::from_finding(check_policy(&policy))
+    let policy = source.r.line(POLICY)?;
+    Some(Vec::from_iter(check_policy(&policy)))
 }
 
 /// The files of a link exist only if the kernel controls ASPM, and so has a policy.
 pub(super) fn read_links(source: &AdviceSource<'_>) -> SubjectReading {
     let host = source.r.host;
     if !host.exists(POLICY) || !host.exists(DEVICES) {
-        return SubjectReading::Unobserved;
+        return None;
     }
-    SubjectReading::from_finding(check_links(source.r))
+    Some(Vec::from_iter(check_links(source.r)))
 }
 
 /// `[default] performance powersave powersupersave`.

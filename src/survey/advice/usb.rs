@@ -11,7 +11,7 @@ const DEVICES: &str = "/sys/bus/usb/devices";
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let host = source.r.host;
     if !host.exists(DEVICES) {
-        return SubjectReading::Unobserved;
+        return None;
     }
     let unused = unused_controllers(host, &source.r.names(DEVICES));
     let finding = SurveyFinding::new(
@@ -21,7 +21,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
          emulate a PS/2 keyboard, the firmware can use system management interrupts, which stop \
          all CPUs",
     );
-    SubjectReading::from_finding((!unused.is_empty()).then(|| finding.of_devices(unused)))
+    Some(Vec::from_iter((!unused.is_empty()).then(|| finding.of_devices(unused))))
 }
 
 /// The controllers to whose buses only root hubs belong: `0000:00:14.0`. A controller for USB 3 has

@@ -15,7 +15,7 @@ fn is_without_iommu(source: &AdviceSource<'_>, group: &str) -> bool {
 pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let r = source.r;
     if !r.host.exists(&format!("{PCI}/devices")) {
-        return SubjectReading::Unobserved;
+        return None;
     }
     // Each bound device has a link with its address: 0000:03:00.0. The other names are files.
     let names = r.names(&format!("{PCI}/drivers/vfio-pci"));
@@ -44,5 +44,5 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         )
         .of_devices(devices),
     });
-    SubjectReading::Observed(findings.collect())
+    Some(findings.collect())
 }

@@ -13,11 +13,11 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
     let AdviceSource { r, machine, cpuinfo } = source;
     let x86 = machine.kernel.arch.as_deref().is_none_or(|arch| arch == "x86_64");
     if !x86 || machine.virt.guest == Some(true) {
-        return SubjectReading::Observed(Vec::new());
+        return Some(Vec::new());
     }
     let flags = cpuinfo.and_then(|text| text.lines().find(|line| line.starts_with("flags")));
     let (Some(flags), true) = (flags, r.host.exists(TABLES)) else {
-        return SubjectReading::Unobserved;
+        return None;
     };
     let virtualizes = flags.split_whitespace().any(|flag| flag == "vmx" || flag == "svm");
     let has_table = IOMMU_TABLES.iter().any(|name| r.host.exists(&format!("{TABLES}/{name}")));
@@ -28,7 +28,7 @@ pub(super) fn read(source: &AdviceSource<'_>) -> SubjectReading {
         (false, false) => IommuState::Absent,
     };
     let findings = [check_processor(virtualizes), check_iommu(iommu, virtualizes)];
-    SubjectReading::Observed(findings.into_iter().flatten().collect())
+    Some(findings.into_iter().flatten().collect())
 }
 
 /// The kernel clears the flag when the firmware has disabled and locked VT-x
@@ -37,7 +37,7 @@ fn check_processor(virtualizes: bool) -> Option<SurveyFinding> {
     (!virtualizes).then(|| {
         SurveyFinding::new(
             "no-virtualization",
-            "the processor shows neither VT-x nor AMD-V".to_owned(),
+            "the processor shows neither VT-x nor AMD-V",
             "only guests need virtualization; enable it in the firmware's setup before guests run \
              in a shield",
         )
@@ -70,5 +70,5 @@ fn check_iommu(iommu: IommuState, virtualizes: bool) -> Option<SurveyFinding> {
         ),
         IommuState::Absent => return None,
     };
-    Some(SurveyFinding::new("iommu", seen.to_owned(), advice))
+    Some(SurveyFinding::new("iommu", seen, advice))
 }

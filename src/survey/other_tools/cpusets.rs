@@ -25,7 +25,7 @@ pub(super) fn read_cset(machine: &Machine) -> Result<ToolSetup, SetupError> {
     let (groups, tool) = (foreign_groups(machine), OtherTool::Cset);
     let user = groups.iter().find(|group| {
         let sibling = parent(group).map(|parent| format!("{parent}/system"));
-        name(group) == "user" && sibling.is_some_and(|path| groups.iter().any(|g| g.path == path))
+        group.name() == "user" && sibling.is_some_and(|path| groups.iter().any(|g| g.path == path))
     });
     let mut remarks = Vec::new();
     let mut sets: Vec<&CpusetGroup> = match user {
@@ -84,11 +84,7 @@ pub(super) fn read_partrt(host: &Host, machine: &Machine) -> Result<ToolSetup, S
 /// The cpusets that cpushield did not make.
 fn foreign_groups(machine: &Machine) -> Vec<&CpusetGroup> {
     let groups = machine.cgroup.groups.iter();
-    groups.filter(|group| !name(group).starts_with("cpushield")).collect()
-}
-
-fn name(group: &CpusetGroup) -> &str {
-    group.path.rsplit('/').next().unwrap_or_default()
+    groups.filter(|group| !group.name().starts_with("cpushield")).collect()
 }
 
 fn parent(group: &CpusetGroup) -> Option<&str> {
@@ -97,7 +93,7 @@ fn parent(group: &CpusetGroup) -> Option<&str> {
 
 fn shield_of(machine: &Machine, group: &CpusetGroup) -> ToolShield {
     ToolShield {
-        name: name(group).to_owned(),
+        name: group.name().to_owned(),
         cpus: group.cpus.clone(),
         what: format!("the cpuset {}", group.path),
         place: SettingPlace::file(&format!("{}/{}cpus", group.path, machine.cgroup.prefix)),

@@ -2,7 +2,7 @@
 
 use super::super::CommandLineFault;
 use super::super::command_line::{
-    IsolationKind, IsolationSetup, isolation_setup, running_list_rules,
+    IsolationKind, IsolationSetup, isolation_setup, plain_word, running_list_rules,
 };
 use super::{
     Machine, OtherTool, SettingPlace, SettingTarget, SetupError, ToolSetting, ToolSetup, ToolShield,
@@ -98,10 +98,6 @@ fn named_cpus(param: &KernelParam, setup: &IsolationSetup, machine: &Machine) ->
 }
 
 /// The word of a parameter as [`isolation_setup`] has it, without quotes.
-fn plain_word(param: &KernelParam) -> String {
-    format!("{}={}", param.name, param.value.as_deref().unwrap_or_default())
-}
-
 /// Takes the boot CPU out of a list that has every CPU, and returns it too; `None` if no CPU is
 /// left. The kernel does so for `isolcpus=` and `nohz_full=` (`housekeeping_setup()`,
 /// kernel/sched/isolation.c, 6.12), and a shield needs a housekeeping CPU.

@@ -271,12 +271,10 @@ fn overlapping<'a>(machine: &'a Machine, shield: &Shield) -> Vec<&'a CpusetGroup
     groups
 }
 
-/// A partition of another program that has CPUs of the shield. Taking them away would make it
-/// invalid.
-pub(super) fn foreign_partition<'a>(
-    machine: &'a Machine,
-    shield: &Shield,
-) -> Option<&'a CpusetGroup> {
+/// A partition, or an exclusive cpuset, of another program that has CPUs of the shield. Taking them
+/// away would make it invalid.
+#[must_use]
+pub fn foreign_partition<'a>(machine: &'a Machine, shield: &Shield) -> Option<&'a CpusetGroup> {
     overlapping(machine, shield).into_iter().find(|group| match machine.cgroup.mode {
         CgroupMode::V2 => group.partition_state().is_valid_partition(),
         // The root of the hierarchy is exclusive too.

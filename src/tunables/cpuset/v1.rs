@@ -1,7 +1,6 @@
 //! The shield as a pair of cgroup v1 cpusets. Pure.
 
 use super::super::WantedChange;
-use super::super::want::setting;
 use super::{HOUSEKEEPING, group_of, leave_closed, movable_threads, overlapping, take_residents};
 use crate::change::{Change, ValueComparison};
 use crate::documents::machine::Machine;
@@ -40,8 +39,8 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
         (mount, "0", "otherwise load balancing of the root cpuset spans the shield"),
     ] {
         let path = format!("{dir}/{prefix}sched_load_balance");
-        let now = setting(machine, &path).map(str::to_owned);
-        let write = WantedChange::write(now, &path, value, ValueComparison::Text, reason);
+        let compare = ValueComparison::Text;
+        let write = WantedChange::write_setting(machine, &path, value, compare, reason);
         wanted.push(write.required());
     }
     wanted.extend(leave_closed(machine, shield));
@@ -98,10 +97,9 @@ impl V1Cpuset<'_> {
         let reason = format!("the CPUs of {title}");
         let cpus = WantedChange::write(now, &path, &value, ValueComparison::List, &reason);
         let path = format!("{dir}/{prefix}mems");
-        let now = setting(machine, &path).map(str::to_owned);
+        let (mems, compare) = (mems.to_string(), ValueComparison::List);
         let reason = format!("the memory nodes of {title}");
-        let mems =
-            WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, &reason);
+        let mems = WantedChange::write_setting(machine, &path, &mems, compare, &reason);
         [make.already_if(group.is_some()).required(), cpus.required(), mems.required()]
     }
 }

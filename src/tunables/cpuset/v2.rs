@@ -112,9 +112,9 @@ fn make_group(
     group: Option<&CpusetGroup>,
 ) -> [WantedChange; 3] {
     let control = format!("{mount}/cgroup.subtree_control");
-    let now = setting(machine, &control).map(str::to_owned);
     let reason = "groups below the root can then have their own CPUs";
-    let enable = WantedChange::write(now, &control, "+cpuset", ValueComparison::Member, reason);
+    let compare = ValueComparison::Member;
+    let enable = WantedChange::write_setting(machine, &control, "+cpuset", compare, reason);
     let make =
         WantedChange::new(Change::MakeDir { path: dir.to_owned() }, "the group of the shield");
     let now = group.map(|group| group.cpus.to_string());
@@ -147,10 +147,9 @@ fn has_memory_nodes(machine: &Machine) -> bool {
 fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChange> {
     let mems = written_mems(machine, shield);
     let path = format!("{dir}/{MEMS}");
-    let now = setting(machine, &path).map(str::to_owned);
     let reason = "the memory nodes of its CPUs; the group is empty, so the kernel moves no pages";
-    (!mems.is_empty())
-        .then(|| WantedChange::write(now, &path, &mems.to_string(), ValueComparison::List, reason))
+    let (list, compare) = (mems.to_string(), ValueComparison::List);
+    (!mems.is_empty()).then(|| WantedChange::write_setting(machine, &path, &list, compare, reason))
 }
 
 #[cfg(test)]

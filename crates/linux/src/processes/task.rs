@@ -3,7 +3,7 @@
 //! A task is identified by its ID *and* its start time, because IDs are reused.
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, Operation, Result, present};
 use crate::host::Host;
 use crate::sys::sched_policy::SchedPolicy;
 use procfs_core::FromRead;
@@ -125,28 +125,20 @@ impl Host {
         for name in self.list("/proc")? {
             let Ok(pid) = name.parse::<i32>() else { continue };
             if self.is_live() {
-                match self.task_and_siblings(pid, pid) {
+                match present(self.task_and_siblings(pid, pid))? {
                     // Most processes have one thread, so that listing it is not necessary.
-                    Ok((task, 0 | 1)) => {
+                    Some((task, 0 | 1)) => {
                         tasks.push(task);
                         continue;
                     }
-                    Ok(_) => {}
-                    Err(error) if error.is_absent() => continue,
-                    Err(error) => return Err(error),
+                    Some(_) => {}
+                    None => continue,
                 }
             }
-            let threads = match self.list(&format!("/proc/{pid}/task")) {
-                Ok(names) => names,
-                Err(error) if error.is_absent() => vec![name],
-                Err(error) => return Err(error),
-            };
+            let threads = present(self.list(&format!("/proc/{pid}/task")))?;
+            let threads = threads.unwrap_or_else(|| vec![name]);
             for tid in threads.iter().filter_map(|name| name.parse().ok()) {
-                match self.task(pid, tid) {
-                    Ok(task) => tasks.push(task),
-                    Err(error) if error.is_absent() => {}
-                    Err(error) => return Err(error),
-                }
+                tasks.extend(present(self.task(pid, tid))?);
             }
         }
         tasks.sort_by_key(|task| task.id.tid);

@@ -80,6 +80,12 @@ pub fn values<'a>(params: &'a [KernelParam], name: &'a str) -> impl Iterator<Ite
         .map(|param| param.value.as_deref().unwrap_or(""))
 }
 
+/// The last occurrence of a parameter.
+#[must_use]
+pub fn last<'a>(params: &'a [KernelParam], name: &str) -> Option<&'a KernelParam> {
+    params.iter().rfind(|param| same_name(&param.name, name))
+}
+
 /// The flags of `isolcpus=` that released kernels have (`housekeeping_isolcpus_setup()`,
 /// kernel/sched/isolation.c, 7.0).
 pub const ISOLCPUS_FLAGS: &[&str] = &["domain", "nohz", "managed_irq"];
