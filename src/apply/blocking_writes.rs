@@ -7,10 +7,6 @@ use cpushield_linux::{CpuSet, Host};
 const WATCHDOG_CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 pub(super) const CPU: &str = "/sys/devices/system/cpu";
 
-pub(super) fn read_cpu_list(host: &Host, path: &str) -> Option<CpuSet> {
-    host.read_line(path).ok()?.parse().ok()
-}
-
 /// Returns the content of a file if writing the value would change it.
 pub(super) fn value_to_replace(
     host: &Host,
@@ -36,7 +32,7 @@ pub(super) fn waits_for_threads(path: &str) -> bool {
 /// 6.1).
 pub(super) fn cpus_to_wait_for(host: &Host, path: &str, now: &str, value: &str) -> Option<CpuSet> {
     if path.ends_with(SWITCH) {
-        return read_cpu_list(host, &format!("{CPU}/online"));
+        return host.read_value(&format!("{CPU}/online"));
     }
     let sets = [now, value].map(|text| text.parse::<CpuSet>().unwrap_or_default());
     Some(sets[0].union(&sets[1]))

@@ -2,7 +2,6 @@
 //! tasks, and gives them back when the partition ends (`update_tasks_cpumask()`,
 //! kernel/cgroup/cpuset.c, 6.12). So such a mask was not set by another process.
 
-use super::blocking_writes::read_cpu_list;
 use super::groups::is_valid_partition;
 use super::hotplug_side_effects::TREES;
 use cpushield_linux::{CpuSet, Host};
@@ -47,7 +46,7 @@ impl ForeignPartitions {
 }
 
 fn cpus_in(host: &Host, group: &str, file: &str) -> Option<CpuSet> {
-    read_cpu_list(host, &format!("{group}/{file}")).filter(|cpus| !cpus.is_empty())
+    host.read_value(&format!("{group}/{file}")).filter(|cpus: &CpuSet| !cpus.is_empty())
 }
 
 /// The CPUs of all valid partitions below a group.

@@ -4,7 +4,7 @@
 //! need, and be unkillable. So such a write is not made. This module gives the reason; the executor
 //! and undo decide.
 
-use super::blocking_writes::{CPU, read_cpu_list, value_to_replace};
+use super::blocking_writes::{CPU, value_to_replace};
 use super::kinds::kind_of;
 use super::memory_moves::cpus_of_move;
 use super::original::OriginalState;
@@ -181,7 +181,7 @@ impl RcuThreads {
             let cpu = task.comm.strip_prefix("rcuc/")?.parse().ok()?;
             Some((cpu, task))
         });
-        let nohz_full = read_cpu_list(host, &format!("{CPU}/nohz_full")).unwrap_or_default();
+        let nohz_full: CpuSet = host.read_value(&format!("{CPU}/nohz_full")).unwrap_or_default();
         Ok(RcuThreads { threads: threads.collect(), nohz_full })
     }
 
@@ -236,9 +236,7 @@ fn takes_time_from(host: &Host, change: &Change) -> Option<CpuSet> {
         Some((server, cpu)) if value == "0" => {
             (server == ThreadServer::of_kernel_threads(host)).then(|| CpuSet::single(cpu))
         }
-        None if path == RT_RUNTIME && value == "-1" => {
-            read_cpu_list(host, &format!("{CPU}/online"))
-        }
+        None if path == RT_RUNTIME && value == "-1" => host.read_value(&format!("{CPU}/online")),
         _ => None,
     };
     cpus.filter(|_| value_to_replace(host, path, value, *compare).is_some())

@@ -2,7 +2,6 @@
 //! offline from the cpusets of v1 and does not give it back (`cpuset1_hotplug_update_tasks()`,
 //! kernel/cgroup/cpuset-v1.c, 6.12). So a mask without it was not set by another process.
 
-use super::blocking_writes::read_cpu_list;
 use super::journal::ApplyJournal;
 use super::moves;
 use crate::change::Change;
@@ -36,8 +35,7 @@ impl LostCpus {
         });
         let mut files =
             groups.flat_map(|group| FILES.map(|file| (group, format!("{group}/{file}"))));
-        let found =
-            files.find_map(|(group, file)| Some((group, read_cpu_list(host, &file)?, file)));
+        let found = files.find_map(|(group, file)| Some((group, host.read_value(&file)?, file)));
         let Some((group, rest, file)) = found else { return LostCpus::default() };
         let lost = wanted_cpus(journal, &file).unwrap_or_default().difference(&rest);
         if lost.is_empty() {

@@ -4,7 +4,7 @@
 //! kernel thread there (`lru_cache_disable()`, mm/swap.c, 6.12). So the write waits for a thread on
 //! each online CPU. Whether a CPU has such pages cannot be seen, so any CPU may be waited for.
 
-use super::blocking_writes::{CPU, read_cpu_list};
+use super::blocking_writes::CPU;
 use super::moves::members;
 use crate::change::ValueComparison;
 use cpushield_linux::{CpuSet, Host};
@@ -26,7 +26,7 @@ pub(super) fn cpus_of_move(host: &Host, group: &str) -> Option<CpuSet> {
         let is_root = !host.exists(&format!("{parent}/{MEMS}"));
         if let (false, true, Ok(all)) = (mems.is_empty(), is_root, root) {
             let differs = !ValueComparison::List.same(&mems, &all);
-            return differs.then(|| read_cpu_list(host, &format!("{CPU}/online"))).flatten();
+            return differs.then(|| host.read_value(&format!("{CPU}/online"))).flatten();
         }
         dir = parent;
     }
@@ -43,7 +43,7 @@ pub(super) fn cpus_of_change(host: &Host, path: &str) -> Option<CpuSet> {
     let dir = path.strip_suffix("/cpuset.mems")?;
     let is_v2 = host.exists(&format!("{dir}/cgroup.controllers"));
     let waits = is_v2 && has_programs(host, dir, 0);
-    waits.then(|| read_cpu_list(host, &format!("{CPU}/online"))).flatten()
+    waits.then(|| host.read_value(&format!("{CPU}/online"))).flatten()
 }
 
 /// The same when this file disables cpusets again: programs of the groups below then have the

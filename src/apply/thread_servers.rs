@@ -55,9 +55,8 @@ impl ThreadServer {
     /// threads of a sched_ext scheduler there.
     #[must_use]
     pub fn runtime_ns(self, host: &Host, cpu: usize) -> Option<u64> {
-        let read = |server: ThreadServer| -> Option<u64> {
-            host.read_line(&server.runtime_file(cpu)).ok()?.parse().ok()
-        };
+        let read =
+            |server: ThreadServer| -> Option<u64> { host.read_value(&server.runtime_file(cpu)) };
         let fair = read(ThreadServer::Fair)?;
         Some(match self {
             ThreadServer::Fair => fair,

@@ -64,7 +64,7 @@ impl KernelBuild {
 }
 
 /// Reads how each of these kernels was built, by version.
-pub(super) fn read_builds(
+fn read_builds(
     host: &Host,
     machine: &Machine,
     entries: &[&LoaderEntry],
@@ -148,6 +148,18 @@ pub(super) struct SelectedKernels<'a> {
 }
 
 impl<'a> SelectedKernels<'a> {
+    /// Reads how these kernels were built. The rule may depend on that.
+    pub(super) fn new(
+        host: &Host,
+        machine: &'a Machine,
+        entries: Vec<&'a LoaderEntry>,
+        choose: impl FnOnce(&BTreeMap<String, KernelBuild>) -> KernelRule,
+    ) -> SelectedKernels<'a> {
+        let builds = read_builds(host, machine, &entries);
+        let rule = choose(&builds);
+        SelectedKernels { entries, builds, rule, arch: machine.kernel.arch.as_deref() }
+    }
+
     fn realtime(&self, entry: &LoaderEntry) -> Option<bool> {
         self.builds.get(&entry.version)?.is_realtime()
     }

@@ -46,12 +46,10 @@ pub fn plan(
     check_names(request)?;
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
-    let entries = kernels::first_entries(found);
-    let builds = kernels::read_builds(host, machine, &entries);
     let mut why_kernels = Vec::new();
-    let rule = choose_rule(request, found, &builds, &mut why_kernels);
-    let arch = machine.kernel.arch.as_deref();
-    let kernels = SelectedKernels { entries, builds, rule, arch };
+    let kernels = SelectedKernels::new(host, machine, kernels::first_entries(found), |builds| {
+        choose_rule(request, found, builds, &mut why_kernels)
+    });
     let targets = kernels.targets();
     let planned = planned_kernels(menu, &kernels, &targets);
     planned.check_alike(request)?;
@@ -126,9 +124,7 @@ fn words_of_kernel(
     request: &BootRequest,
     entry: &LoaderEntry,
 ) -> Option<Vec<String>> {
-    let builds = kernels::read_builds(host, machine, &[entry]);
-    let arch = machine.kernel.arch.as_deref();
-    let kernels = SelectedKernels { entries: vec![entry], builds, rule: KernelRule::First, arch };
+    let kernels = SelectedKernels::new(host, machine, vec![entry], |_| KernelRule::First);
     let targets = kernels.targets();
     let planned = PlannedKernels::Menu { kernels: &kernels, targets: &targets };
     let selected = select_words(host, machine, request, &planned).ok()?;
@@ -327,11 +323,8 @@ pub fn for_row(
 ) -> Result<BootPlan, BootError> {
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
-    let entries = kernels::first_entries(found);
-    let builds = kernels::read_builds(host, machine, &entries);
     let rule = KernelRule::Matching { glob: row.kernels.clone() };
-    let arch = machine.kernel.arch.as_deref();
-    let kernels = SelectedKernels { entries, builds, rule, arch };
+    let kernels = SelectedKernels::new(host, machine, kernels::first_entries(found), |_| rule);
     let targets = kernels.targets();
     let planned = planned_kernels(menu, &kernels, &targets);
     if targets.is_empty() && menu.is_some() {

@@ -88,10 +88,7 @@ fn check_kernel(
             false => Ok(()),
         };
     };
-    let builds = kernels::read_builds(host, machine, &[entry]);
-    let arch = machine.kernel.arch.as_deref();
-    let rule = KernelRule::First;
-    let kernel = SelectedKernels { entries: vec![entry], builds, rule, arch };
+    let kernel = SelectedKernels::new(host, machine, vec![entry], |_| KernelRule::First);
     check_support(words, |it| kernel.support(it, entry))
 }
 

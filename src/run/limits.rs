@@ -40,10 +40,6 @@ fn refuse(why: String, instead: &str) -> RunError {
     RunError::Unsafe { why, instead: instead.to_owned() }
 }
 
-fn read_number(host: &Host, path: &str) -> Option<i64> {
-    host.read_line(path).ok()?.parse().ok()
-}
-
 /// Describes what other threads get on these CPUs while a SCHED_FIFO or SCHED_RR program does not
 /// sleep.
 #[must_use]
@@ -70,8 +66,8 @@ pub fn sentences(host: &Host, cpus: &CpuSet) -> Vec<String> {
         // 5f6bd380c7bd).
         return sentences;
     }
-    let runtime = read_number(host, "/proc/sys/kernel/sched_rt_runtime_us");
-    let period = read_number(host, "/proc/sys/kernel/sched_rt_period_us");
+    let runtime: Option<i64> = host.read_value("/proc/sys/kernel/sched_rt_runtime_us");
+    let period = host.read_value("/proc/sys/kernel/sched_rt_period_us");
     match (runtime, period) {
         (Some(-1), _) => sentences.push(
             "real-time throttling is off: while the program does not sleep, ordinary kernel \

@@ -24,7 +24,7 @@ use cpushield_linux::{CpuSet, Error, Host, Store, Task};
 /// # Errors
 /// The journal or `/proc` cannot be read, or no shield has this name.
 pub fn status(host: &Host, store: &Store, name: Option<&str>) -> Result<ShieldStatus, RunError> {
-    let isolated = read_cpus(host, "/sys/devices/system/cpu/isolated");
+    let isolated = host.read_value("/sys/devices/system/cpu/isolated");
     let nohz_full = read_nohz_full(host);
     let reader = StatusReader { host, store, nohz_full: nohz_full.as_ref(), name };
     let mut unchecked = Vec::new();
@@ -387,14 +387,10 @@ fn irqs_on(host: &Host, cpus: &CpuSet) -> DeliveredIrqs {
 
 /// Reads the CPUs of an interrupt from its list, or from its mask: kernels before 3.0 have no list.
 fn read_irq_cpus(host: &Host, dir: &str, name: &str) -> Option<CpuSet> {
-    read_cpus(host, &format!("{dir}/{name}_list")).or_else(|| {
+    host.read_value(&format!("{dir}/{name}_list")).or_else(|| {
         let mask = host.read_line(&format!("{dir}/{name}")).ok()?;
         CpuSet::parse_mask(&mask).ok()
     })
-}
-
-fn read_cpus(host: &Host, path: &str) -> Option<CpuSet> {
-    host.read_line(path).ok()?.parse().ok()
 }
 
 /// Kernels with `CONFIG_NO_HZ_FULL` but no `nohz_full=` show `  (null)`, or nothing (7.2).

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -268,6 +269,12 @@ impl Host {
     /// The kernel's error.
     pub fn read_line(&self, path: &str) -> Result<String> {
         self.read(path).map(|text| text.trim_end_matches(['\n', ' ', '\0']).to_owned())
+    }
+
+    /// The value in a one-line file; `None` if it cannot be read, or has another format.
+    #[must_use]
+    pub fn read_value<T: FromStr>(&self, path: &str) -> Option<T> {
+        self.read_line(path).ok()?.parse().ok()
     }
 
     fn read_file(&self, path: &str) -> Result<Vec<u8>> {

@@ -255,7 +255,7 @@ fn remove_limits(host: &Host, unit: &str) -> Result<()> {
 
 /// Whether a group has no limits of a cpuset, also after [`remove_limits`].
 fn has_no_limits(host: &Host, group: &str) -> bool {
-    let numbers = |file: String| host.read_line(&file).ok()?.parse::<CpuSet>().ok();
+    let numbers = |file: String| host.read_value::<CpuSet>(&file);
     let limits_nothing = |list: &&str| {
         let all = numbers(format!("{TREE}/{list}.effective"));
         let own = numbers(format!("{group}/{list}"));

@@ -91,21 +91,14 @@ pub fn version_of(kernel: &str) -> Option<&str> {
     (!rest.is_empty()).then_some(rest)
 }
 
-/// An open block in curly brackets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MenuBlock {
-    Entry(usize),
-    /// A function or another block.
-    Other,
-}
-
 /// Parses a menu.
 ///
 /// # Errors
 /// A quote or a `{` is never closed, or a `}` has no `{` before it.
 pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
     let mut menu = GrubMenu::default();
-    let mut open: Vec<(MenuBlock, usize)> = Vec::new();
+    // Blocks in curly brackets: the entry, or `None` for a function or another block, and its line.
+    let mut open: Vec<(Option<usize>, usize)> = Vec::new();
     for command in GrubCommands::new(text) {
         let GrubCommand { words, line, opens } = command?;
         let first = words.first().map_or("", String::as_str);
@@ -113,13 +106,10 @@ pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
             open.pop().ok_or(MenuError { line, what: "`}` without a `{` before it" })?;
             continue;
         }
-        let parent = open.iter().rev().find_map(|(block, _)| match block {
-            MenuBlock::Entry(index) => Some(*index),
-            MenuBlock::Other => None,
-        });
+        let parent = open.iter().rev().find_map(|(entry, _)| *entry);
         match first {
             "menuentry" | "submenu" if opens => {
-                open.push((MenuBlock::Entry(menu.entries.len()), line));
+                open.push((Some(menu.entries.len()), line));
                 menu.add_entry(&words, parent, line);
                 continue;
             }
@@ -129,7 +119,7 @@ pub fn parse(text: &str) -> Result<GrubMenu, MenuError> {
             _ => {}
         }
         if opens {
-            open.push((MenuBlock::Other, line));
+            open.push((None, line));
         }
     }
     match open.last() {

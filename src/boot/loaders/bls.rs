@@ -168,15 +168,13 @@ impl LoaderFiles for BlsLoader {
         known: &[&str],
         words: &[String],
     ) -> Vec<(String, Vec<u8>)> {
-        let mut stripped = Vec::new();
-        for path in list_files(host) {
-            if !known.contains(&path.as_str())
-                && let Some(bytes) = strip_hook_words(host, &path, words)
-            {
-                stripped.push((path, bytes));
-            }
-        }
-        stripped
+        let later = list_files(host).into_iter().filter(|path| !known.contains(&path.as_str()));
+        later
+            .filter_map(|path| {
+                let bytes = strip_hook_words(host, &path, words)?;
+                Some((path, bytes))
+            })
+            .collect()
     }
 
     fn is_ours(&self, _path: &str, bytes: &[u8]) -> bool {

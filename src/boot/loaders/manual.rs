@@ -170,13 +170,10 @@ pub fn listed_kernels(host: &Host) -> Option<(&'static str, Vec<ListedKernel>)> 
                 let entry = LoaderEntry {
                     version: version_of(kernel).unwrap_or_default().to_owned(),
                     title: rest.to_owned(),
-                    id: None,
                     args: args.to_owned(),
-                    ours: false,
                     files: Some(EntryFiles { kernel: kernel.to_owned(), ramdisks: Vec::new() }),
                     place: format!("{path}:{line}"),
-                    replaced: Vec::new(),
-                    purpose: None,
+                    ..LoaderEntry::default()
                 };
                 kernels.push(ListedKernel { line, text: text.to_owned(), entry });
             }

@@ -181,10 +181,8 @@ impl BootLoader for RaspberryLoader {
                 id: Some(TRYBOOT.to_owned()),
                 args: text.get(part.args).unwrap_or_default().to_owned(),
                 ours: true,
-                files: None,
                 place: format!("{path}:{}", part.line),
-                replaced: Vec::new(),
-                purpose: None,
+                ..LoaderEntry::default()
             }));
         }
         Ok(Some(found))

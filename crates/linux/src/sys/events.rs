@@ -5,6 +5,7 @@ use crate::error::Operation;
 use crate::host::Host;
 use crate::sys::clock::timespec;
 use crate::sys::device_request::DeviceRequest;
+use crate::sys::input_poll::read_array;
 use crate::sys::sched;
 use crate::sys::sched_policy::SchedPolicy;
 use rustix::event::{EventfdFlags, eventfd};
@@ -15,7 +16,7 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -44,9 +45,7 @@ impl TimerFile {
     /// The kernel's error.
     #[inline]
     pub fn wait(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        self.file.read_exact(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        Ok(u64::from_ne_bytes(read_array(&self.file)?))
     }
 }
 
@@ -100,9 +99,9 @@ impl RtcDevice {
     #[inline]
     pub fn wait(&mut self) -> io::Result<RtcTicks> {
         loop {
-            let mut bytes = [0; size_of::<libc::c_ulong>()];
-            self.file.read_exact(&mut bytes)?;
-            if let Some(ticks) = RtcTicks::decode(libc::c_ulong::from_ne_bytes(bytes)) {
+            if let Some(ticks) =
+                RtcTicks::decode(libc::c_ulong::from_ne_bytes(read_array(&self.file)?))
+            {
                 return Ok(ticks);
             }
         }
@@ -200,9 +199,7 @@ impl EventFile {
     /// The kernel's error.
     #[inline]
     pub fn wait(&self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        (&self.file).read_exact(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        Ok(u64::from_ne_bytes(read_array(&self.file)?))
     }
 }
 

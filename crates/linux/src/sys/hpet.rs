@@ -7,11 +7,11 @@ use crate::error::Operation;
 use crate::host::Host;
 use crate::shared_memory::{MappingAccess, MemoryMapping};
 use crate::sys::device_request::DeviceRequest;
-use crate::sys::input_poll::wait_for_input;
+use crate::sys::input_poll::{read_array, wait_for_input};
 use rustix::event::PollFlags;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::time::Duration;
 
 /// `_IOR('h', 3, struct hpet_info)` in include/uapi/linux/hpet.h.
@@ -141,9 +141,7 @@ impl HpetTimer {
     /// The kernel's error.
     #[inline]
     pub fn wait(&mut self) -> io::Result<u64> {
-        let mut bytes = [0; size_of::<libc::c_ulong>()];
-        self.file.read_exact(&mut bytes)?;
-        Ok(libc::c_ulong::from_ne_bytes(bytes))
+        Ok(libc::c_ulong::from_ne_bytes(read_array(&self.file)?))
     }
 
     /// Whether an interrupt came since the last [`HpetTimer::wait`].

@@ -1,7 +1,8 @@
-//! Waiting until a file has input.
+//! Waiting until a file has input, and reading it.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -16,4 +17,12 @@ pub(crate) fn wait_for_input(file: &impl AsFd, timeout: Duration) -> io::Result<
     let mut files = [PollFd::new(file, PollFlags::IN)];
     poll(&mut files, Some(&timeout))?;
     Ok(files[0].revents())
+}
+
+/// Reads exactly this many bytes, which a device or a counter answers at once as a number.
+#[inline]
+pub(crate) fn read_array<const N: usize>(mut file: &File) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
 }

@@ -6,6 +6,7 @@
 
 use crate::error::Operation;
 use crate::host::Host;
+use crate::sys::input_poll::read_array;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -127,9 +128,7 @@ impl CpuEvent {
     /// # Errors
     /// The kernel's error; `UnexpectedEof` if a pinned event lost its counter to another one.
     pub fn read(&self) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        (&self.file).read_exact(&mut bytes)?;
-        Ok(u64::from_ne_bytes(bytes))
+        Ok(u64::from_ne_bytes(read_array(&self.file)?))
     }
 }
 

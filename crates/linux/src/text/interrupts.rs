@@ -1,7 +1,7 @@
 //! `/proc/interrupts` (`show_interrupts()`, kernel/irq/proc.c): a header with the online CPUs, then
 //! a row for each IRQ and for each interrupt type of the architecture.
 
-use super::TextError;
+use super::{TextError, split_cpu_header};
 
 /// The whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,21 +47,14 @@ impl InterruptTable {
 /// # Errors
 /// There is no header, or a row does not start with a label.
 pub fn parse(text: &str) -> Result<InterruptTable, TextError> {
-    let mut lines = text.lines().enumerate();
-    let header = lines.next().map_or("", |(_, line)| line);
-    let cpus = header
-        .split_whitespace()
-        .map(|word| word.strip_prefix("CPU").and_then(|n| n.parse().ok()))
-        .collect::<Option<Vec<usize>>>()
-        .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| TextError::new(1, "a header CPU0 CPU1 …", header))?;
+    let (cpus, lines) = split_cpu_header(text)?;
     let mut rows = Vec::new();
-    for (i, line) in lines {
+    for (number, line) in lines {
         if line.trim().is_empty() {
             continue;
         }
         let row = parse_row(line, cpus.len());
-        rows.push(row.ok_or_else(|| TextError::new(i + 1, "`label: counts`", line))?);
+        rows.push(row.ok_or_else(|| TextError::new(number, "`label: counts`", line))?);
     }
     Ok(InterruptTable { cpus, rows })
 }

@@ -52,6 +52,19 @@ impl TextError {
     }
 }
 
+/// The CPUs in the header `CPU0 CPU1 …` of a table, and the other lines with their numbers.
+fn split_cpu_header(
+    text: &str,
+) -> Result<(Vec<usize>, impl Iterator<Item = (usize, &str)>), TextError> {
+    let mut lines = (1..).zip(text.lines());
+    let header = lines.next().map_or("", |(_, line)| line);
+    let words = header.split_whitespace();
+    let cpus: Option<Vec<usize>> = words.map(|it| it.strip_prefix("CPU")?.parse().ok()).collect();
+    let cpus = cpus.filter(|cpus| !cpus.is_empty());
+    let cpus = cpus.ok_or_else(|| TextError::new(1, "a header CPU0 CPU1 …", header))?;
+    Ok((cpus, lines))
+}
+
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line > 0 {

@@ -1,7 +1,7 @@
 //! `/proc/softirqs`: one row per softirq, one column per *possible* CPU (fs/proc/softirqs.c, 4.17
 //! to 6.18), unlike `/proc/interrupts`, which has the online CPUs.
 
-use super::TextError;
+use super::{TextError, split_cpu_header};
 
 /// The table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,16 +17,10 @@ pub struct SoftirqTable {
 /// # Errors
 /// A line is not a row with one number for each CPU.
 pub fn parse(text: &str) -> Result<SoftirqTable, TextError> {
-    let mut lines = text.lines().enumerate();
-    let header = lines.next().map_or("", |(_, line)| line);
-    let cpus: Option<Vec<usize>> =
-        header.split_whitespace().map(|word| word.strip_prefix("CPU")?.parse().ok()).collect();
-    let cpus = cpus
-        .filter(|cpus| !cpus.is_empty())
-        .ok_or_else(|| TextError::new(1, "a header CPU0 CPU1 …", header))?;
+    let (cpus, lines) = split_cpu_header(text)?;
     let mut rows = Vec::new();
-    for (i, line) in lines {
-        let malformed = || TextError::new(i + 1, "NAME: and one number for each CPU", line);
+    for (number, line) in lines {
+        let malformed = || TextError::new(number, "NAME: and one number for each CPU", line);
         let (name, numbers) = line.split_once(':').ok_or_else(malformed)?;
         let counts: Option<Vec<u64>> =
             numbers.split_whitespace().map(|word| word.parse().ok()).collect();
