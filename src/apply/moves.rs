@@ -3,6 +3,7 @@
 
 use crate::change::{Refusal, RefusalKind};
 use crate::documents::applied::{MovedTasks, StayedTasks, StepNote};
+use cpushield_linux::error::present;
 use cpushield_linux::{Error, Host, Result, TaskId};
 use std::collections::BTreeMap;
 
@@ -42,10 +43,7 @@ pub fn read_numbers(host: &Host, group: &str) -> Result<Vec<i32>> {
 /// # Errors
 /// The kernel's answer.
 pub fn members(host: &Host, group: &str) -> Result<Vec<TaskId>> {
-    let numbers = match read_numbers(host, group) {
-        Err(error) if error.is_absent() => Vec::new(),
-        other => other?,
-    };
+    let numbers = present(read_numbers(host, group))?.unwrap_or_default();
     let started = numbers.into_iter().map(|tid| (tid, host.start_time(tid)));
     Ok(started.filter_map(|(tid, started)| Some(TaskId { tid, started: started? })).collect())
 }

@@ -11,7 +11,7 @@ use super::loaders::{
     generator_of,
 };
 use super::restore::text_before;
-use crate::documents::boot::{BootJournal, FileBytes, ParameterChange, SavedFile};
+use crate::documents::boot::{BootJournal, FileBytes, SavedFile};
 use cpushield_linux::{FileAttributes, Host, Store};
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ type PresentFile = Option<(Vec<u8>, FileAttributes)>;
 
 /// What an earlier apply has written, and the texts before it.
 pub(super) struct EarlierApply {
-    journal: BootJournal,
+    pub(super) journal: BootJournal,
     /// The files before the earlier apply.
     pub(super) texts: EarlierTexts,
     /// The same files as they are now, and those that only the later apply writes or removes.
@@ -62,8 +62,7 @@ impl EarlierApply {
         host: &Host,
         file_plan: &BootFilePlan,
     ) -> Result<(), BootError> {
-        let edits = file_plan.edits.iter().map(|edit| &edit.path);
-        for path in edits.chain(&file_plan.generated).chain(&file_plan.removed) {
+        for path in file_plan.paths() {
             if !self.present.contains_key(path) {
                 self.present.insert(path.clone(), read_present(host, path)?);
             }
@@ -76,10 +75,8 @@ impl EarlierApply {
     pub(super) fn add_leftovers(&self, loader: &dyn BootLoader, plan: &mut BootFilePlan) {
         for (path, text) in &self.texts {
             let present = self.present.get(path).and_then(Option::as_ref);
-            let is_planned = plan.edits.iter().any(|edit| edit.path == *path)
-                || plan.generated.contains(path)
-                || plan.removed.contains(path)
-                || generator_of(loader, path).is_some();
+            let is_planned =
+                plan.paths().any(|planned| planned == path) || generator_of(loader, path).is_some();
             match (text, present) {
                 _ if is_planned => {}
                 (Some(text), present) if present.map(|(bytes, _)| bytes) != Some(text) => {
@@ -118,25 +115,10 @@ impl EarlierApply {
         files
     }
 
-    /// Its journal.
-    pub(super) fn journal(&self) -> &BootJournal {
-        &self.journal
-    }
-
-    /// The words that are replaced.
-    pub(super) fn words(&self) -> &[String] {
-        &self.journal.words
-    }
-
     /// Whether a later apply gives the same words to the same kernels, and only the default entry
     /// differs.
     pub(super) fn is_moved_by(&self, later: &BootJournal) -> bool {
         self.journal.words == later.words && self.journal.rule == later.rule
-    }
-
-    /// The changes until now.
-    pub(super) fn history(&self) -> Vec<ParameterChange> {
-        self.journal.history.clone()
     }
 
     /// Restores every file that the later apply has changed, with the journal of the earlier one. A

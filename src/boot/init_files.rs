@@ -87,31 +87,24 @@ impl StartCommand {
     /// The command that applies the shield. It changes nothing when that shield is active already,
     /// because a unit may be started after `cpushield apply`.
     pub(super) fn start_line(&self, quote: fn(&str) -> String) -> String {
-        self.line(quote, &self.words.iter().map(String::as_str).collect::<Vec<&str>>())
+        self.line(quote, &[], &self.words.iter().map(String::as_str).collect::<Vec<&str>>())
     }
 
     fn stop_line(&self, quote: fn(&str) -> String) -> String {
         let words = ["undo", "--unless-shutdown"].into_iter();
         let words = words.chain(self.target.words());
-        self.line(quote, &words.collect::<Vec<&str>>())
-    }
-
-    fn line(&self, quote: fn(&str) -> String, words: &[&str]) -> String {
-        let head = [self.program.as_str(), "--quiet", "--state", self.state.as_str()];
-        let words = head.iter().chain(words).map(|word| quote(word));
-        words.collect::<Vec<_>>().join(" ")
+        self.line(quote, &[], &words.collect::<Vec<&str>>())
     }
 
     fn ban_line(&self, quote: fn(&str) -> String) -> String {
-        self.internal_line(quote, &[BAN_COMMAND])
+        self.line(quote, &[BAN_COMMAND], &[])
     }
 
-    fn internal_line(&self, quote: fn(&str) -> String, command: &[&str]) -> String {
-        // The name of an internal subcommand comes first.
-        let head = [self.program.as_str()];
-        let tail = ["--quiet", "--state", self.state.as_str()];
-        let words = head.iter().chain(command).chain(&tail).map(|word| quote(word));
-        words.collect::<Vec<_>>().join(" ")
+    /// The name of an internal subcommand comes first, other words last.
+    fn line(&self, quote: fn(&str) -> String, internal: &[&str], words: &[&str]) -> String {
+        let (program, options) = ([self.program.as_str()], ["--quiet", "--state", &self.state]);
+        let words = program.iter().chain(internal).chain(&options).chain(words);
+        words.map(|word| quote(word)).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -221,7 +214,7 @@ pub fn socket_units(paths: &[String]) -> impl Iterator<Item = &str> {
 fn operator_service(call: &StartCommand, helper: &OperatorHelper) -> String {
     let OperatorHelper { shield, command: [command, option], .. } = helper;
     let (line, path) =
-        (call.internal_line(quote_for_unit, &[command, option, shield]), condition_path(call));
+        (call.line(quote_for_unit, &[command, option, shield], &[]), condition_path(call));
     let state = quote_for_unit(&call.state);
     let group = helper.proc_gid.map(|gid| format!("SupplementaryGroups={gid}\n"));
     let group = group.unwrap_or_default();

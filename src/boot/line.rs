@@ -348,7 +348,8 @@ pub fn is_plain(word: &str) -> bool {
 }
 
 /// The name and the value of a word.
-pub(super) fn split(word: &str) -> (&str, Option<&str>) {
+#[must_use]
+pub fn split(word: &str) -> (&str, Option<&str>) {
     match word.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (word, None),

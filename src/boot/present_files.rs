@@ -103,9 +103,8 @@ pub(super) struct PresentTexts(BTreeMap<String, Option<Vec<u8>>>);
 
 impl PresentTexts {
     pub(super) fn read(host: &Host, file_plan: &BootFilePlan) -> Result<PresentTexts, BootError> {
-        let edits = file_plan.edits.iter().map(|edit| &edit.path);
         let mut texts = BTreeMap::new();
-        for path in edits.chain(&file_plan.generated).chain(&file_plan.removed) {
+        for path in file_plan.paths() {
             texts.insert(path.clone(), host.read_bytes_if_present(path)?);
         }
         Ok(PresentTexts(texts))

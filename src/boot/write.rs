@@ -129,7 +129,7 @@ pub fn write(
     }
     let mut journal = begin_journal(host, loader, (plan, mode), files);
     journal.earlier = earlier.as_ref().filter(|_| mode.is_trial()).map(|earlier| {
-        let journal = Box::new(earlier.journal().clone());
+        let journal = Box::new(earlier.journal.clone());
         EarlierJournal { state: EarlierState::Kept, journal }
     });
     if journal.words.is_empty() {
@@ -300,14 +300,14 @@ fn extend_history(
     file_plan: &BootFilePlan,
     earlier: Option<&EarlierApply>,
 ) -> Vec<ParameterChange> {
-    let mut history = earlier.map(EarlierApply::history).unwrap_or_default();
+    let mut history = earlier.map(|it| it.journal.history.clone()).unwrap_or_default();
     if earlier.is_some_and(|earlier| earlier.is_moved_by(journal)) {
         return history;
     }
     let edits = file_plan.edits.iter().map(|edit| &edit.path);
     history.push(ParameterChange {
         at_s: epoch_seconds().unwrap_or(0),
-        before: earlier.map(|earlier| earlier.words().to_vec()).unwrap_or_default(),
+        before: earlier.map(|it| it.journal.words.clone()).unwrap_or_default(),
         after: journal.words.clone(),
         kernels: journal.kernels.clone(),
         files: edits.chain(&file_plan.removed).chain(&file_plan.generated).cloned().collect(),
@@ -344,17 +344,16 @@ fn arm_trial(
         return Err(BootError::wrong("the boot menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.program.is_some();
-    let keep_default = mode.keeps_default();
-    let failed = if unit { host.failed_units()? } else { Vec::new() };
-    let proves = plan.proves.clone();
-    let reboot = loader
-        .reboot_argument()
-        .filter(|_| mode.start == EntryStart::BootLoader)
-        .map(str::to_owned);
-    let entry_name = entry.clone();
-    let until = mode.deadline();
-    let trial = TrialBoot { entry: entry_name, unit, keep_default, proves, reboot, until, failed };
-    journal.trial = Some(trial);
+    let reboot = loader.reboot_argument().filter(|_| mode.start == EntryStart::BootLoader);
+    journal.trial = Some(TrialBoot {
+        entry: entry.clone(),
+        unit,
+        keep_default: mode.keeps_default(),
+        proves: plan.proves.clone(),
+        reboot: reboot.map(str::to_owned),
+        until: mode.deadline(),
+        failed: if unit { host.failed_units()? } else { Vec::new() },
+    });
     save_journal(store, journal)?;
     for unit in trial_unit::UNITS.into_iter().filter(|_| unit) {
         if journal.files.iter().any(|saved| saved.path == own_unit::path(unit)) {
@@ -464,7 +463,7 @@ fn summarize(
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
-        replaced: replaced.map(|earlier| earlier.words().to_vec()).unwrap_or_default(),
+        replaced: replaced.map(|earlier| earlier.journal.words.clone()).unwrap_or_default(),
         words,
         kernels,
         files,

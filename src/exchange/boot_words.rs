@@ -2,7 +2,7 @@
 //! parameter of the user's own. Pure.
 
 use crate::boot::find_word_fault;
-use crate::boot::line::{is_plain, name_of};
+use crate::boot::line::{is_plain, name_of, split};
 use crate::boot::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::cmdline;
@@ -50,8 +50,7 @@ pub(super) fn find_word_meaning(
     }
     let has_cpus = |it: &&&KernelParameter| {
         let word = it.word(target);
-        let value = word.split_once('=').map(|(_, value)| value);
-        value.is_some_and(|value| {
+        split(&word).1.is_some_and(|value| {
             [&target.cpus, &target.rest].iter().any(|cpus| cpus.to_string() == value)
         })
     };
@@ -77,7 +76,7 @@ pub(super) fn find_word_meaning(
 
 /// The flags of `isolcpus=` are parameters of their own.
 fn isolcpus_meaning(word: &str, target: &ParameterTarget) -> WordMeaning {
-    let value = word.split_once('=').map_or("", |(_, value)| value);
+    let value = split(word).1.unwrap_or_default();
     let last = target.cpus.union(&target.rest).last();
     let isolcpus = match cmdline::isolcpus(value, last) {
         Ok(isolcpus) => isolcpus,
@@ -115,7 +114,7 @@ fn is_same_word(a: &str, b: &str, target: &ParameterTarget) -> bool {
     let is_list = |word: &str| word.contains(['-', ',']) || word.ends_with("=all");
     match (cpus(a), cpus(b)) {
         (Some(first), Some(second)) if is_list(a) || is_list(b) => first == second,
-        _ => a.split_once('=').map(|(_, value)| value) == b.split_once('=').map(|(_, value)| value),
+        _ => split(a).1 == split(b).1,
     }
 }
 

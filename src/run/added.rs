@@ -63,9 +63,8 @@ pub fn add(
 
 /// Finds the task and checks that it may be added.
 fn check_task(host: &Host, place: &ShieldPlacement, tid: i32) -> Result<Task, RunError> {
-    let task = match find_task(host, tid) {
-        Err(error) if error.is_absent() => return refuse(tid, "does not exist", None),
-        found => found?,
+    let Some(task) = present(find_task(host, tid))? else {
+        return refuse(tid, "does not exist", None);
     };
     if task.kthread {
         let hint = "`cpushield plan` shows which kernel threads can be moved".to_owned();

@@ -11,6 +11,7 @@ use super::task_lookup::find_task;
 use super::{RunError, ShieldPlacement};
 use crate::documents::process_note::ProcessNote;
 use crate::documents::shield_status::RaisedThread;
+use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Error, Host, SchedPolicy, Task, TaskId};
 
 /// The result of lowering raised threads.
@@ -35,17 +36,9 @@ pub fn threads(host: &Host, cpus: &CpuSet) -> Result<Vec<KernelThread>, RunError
             let policy = host.scheduling(task.id.tid)?;
             Ok(KernelThread { task: task.id, comm: task.comm, policy, affinity })
         });
-        match read {
-            Ok(thread)
-                if thread.affinity.intersects(cpus)
-                    || is_vital(&thread.comm, &thread.affinity, cpus) =>
-            {
-                threads.push(thread);
-            }
-            Ok(_) => {}
-            Err(error) if error.is_absent() => {}
-            Err(error) => return Err(error.into()),
-        }
+        threads.extend(present(read)?.filter(|thread| {
+            thread.affinity.intersects(cpus) || is_vital(&thread.comm, &thread.affinity, cpus)
+        }));
     }
     Ok(threads)
 }

@@ -55,10 +55,7 @@ pub(super) fn remove_to(
     // The wait for the lock comes first: during it the number may get another task.
     let mut open = record::open(host, store)?;
     let absent = || RunError::Task { tid, why: "does not exist".to_owned(), hint: None };
-    let task = match find_task(host, tid) {
-        Err(error) if error.is_absent() => return Err(absent()),
-        found => found?,
-    };
+    let task = present(find_task(host, tid))?.ok_or_else(absent)?;
     if started.is_some_and(|started| started != task.id.started) {
         return Err(absent());
     }

@@ -15,6 +15,7 @@ use crate::documents::shield_status::{
     CpuProtection, OnCpu, OnIrq, OnThread, RaisedThread, SCHEMA, ShieldState, ShieldStatus,
     ShieldSummary, ThreadRole, UnfinishedWork,
 };
+use cpushield_linux::error::present;
 use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::trace::tracefs;
 use cpushield_linux::{CpuSet, Error, Host, Store, Task};
@@ -307,10 +308,7 @@ fn threads_on(
         } else if here && task.kthread && task.bound {
             ThreadRole::Kernel
         } else {
-            let affinity = match host.affinity(task.id.tid) {
-                Err(error) if error.is_absent() => continue,
-                answer => answer?,
-            };
+            let Some(affinity) = present(host.affinity(task.id.tid))? else { continue };
             match () {
                 () if !here => {
                     at = affinity.intersection(cpus).first().or(cpus.first()).unwrap_or(at);

@@ -171,10 +171,7 @@ impl VersionChange {
         if !self.keeps_group {
             let forgotten = demoted::forget(host, store, &self.place.name);
             let error = forgotten.err().map(|error| error.to_string());
-            return error
-                .map(|error| ShieldNote::ProgramsNotRecorded { error })
-                .into_iter()
-                .collect();
+            return Vec::from_iter(error.map(|error| ShieldNote::ProgramsNotRecorded { error }));
         }
         let is_added = |id: TaskId| self.added.iter().any(|added| added.task == id);
         let wanted = self.threads.iter().map(|ProgramThread { task, wanted, .. }| {

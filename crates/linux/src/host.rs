@@ -13,7 +13,7 @@ pub use simulated_kernel::SimulatedKernel;
 pub use writer::FileWriter;
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result, errno_name};
+use crate::error::{Error, Operation, Result, errno_name, present};
 use crate::files::event_log::EventLog;
 use crate::files::fast_read::open;
 use crate::files::local_files::{LocalFiles, MachineFiles};
@@ -78,13 +78,9 @@ impl Host {
     /// Its `errors.tsv` cannot be read or is malformed.
     pub fn of_files(root: PathBuf, files: Box<dyn MachineFiles>) -> Result<Host> {
         let mut host = Host::new(root, files, false);
-        match host.read_file(ERRORS_FILE) {
-            Ok(text) => {
-                *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?;
-                host.has_errors = true;
-            }
-            Err(error) if error.is_absent() => {}
-            Err(error) => return Err(error),
+        if let Some(text) = present(host.read_file(ERRORS_FILE))? {
+            *host.lock_errors() = parse_errors(&String::from_utf8_lossy(&text))?;
+            host.has_errors = true;
         }
         Ok(host)
     }

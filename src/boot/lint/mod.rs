@@ -80,15 +80,17 @@ pub fn lint_line(line: &str, target: &LintTarget<'_>) -> Vec<LintFinding> {
 
 /// The findings that need no look at what the kernel shows.
 fn lint_words(params: &[cmdline::KernelParam], target: &LintTarget<'_>) -> Vec<LintFinding> {
-    let mut found = lists::find(target, params);
-    found.extend(limits::find(target, params));
-    found.extend(words::find(target, params));
-    found.extend(overrides::find(target, params));
-    found
+    let found = [
+        lists::find(target, params),
+        Vec::from_iter(limits::find(target, params)),
+        words::find(target, params),
+        overrides::find(target, params),
+    ];
+    found.concat()
 }
 
-fn distinct(found: Vec<LintFinding>) -> Vec<LintFinding> {
-    let mut distinct: Vec<LintFinding> = Vec::new();
+fn distinct<T: PartialEq>(found: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
     for finding in found {
         if !distinct.contains(&finding) {
             distinct.push(finding);
@@ -128,12 +130,8 @@ fn add_messages(finding: LintFinding, log: &[String]) -> LintFinding {
     if finding.messages().is_none() {
         return finding;
     }
-    let mut messages: Vec<String> = Vec::new();
-    for message in finding.words().into_iter().flat_map(|word| refusals::find(log, word)) {
-        if !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
+    let messages = finding.words().into_iter().flat_map(|word| refusals::find(log, word));
+    let messages = distinct(messages);
     finding.with_messages(messages)
 }
 

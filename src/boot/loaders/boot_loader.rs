@@ -115,6 +115,14 @@ pub struct BootFilePlan {
     pub generated: Vec<String>,
 }
 
+impl BootFilePlan {
+    /// The files that are written, generated or removed.
+    pub fn paths(&self) -> impl Iterator<Item = &String> {
+        let edits = self.edits.iter().map(|edit| &edit.path);
+        edits.chain(&self.generated).chain(&self.removed)
+    }
+}
+
 /// The boot loader of this machine, and its menu.
 pub type InstalledLoader = (&'static dyn BootLoader, FoundLoader);
 

@@ -7,6 +7,7 @@ use super::{
     Machine, OtherTool, SettingPlace, SettingTarget, SetupError, ToolSetting, ToolSetup,
     ToolShield, UnknownValue,
 };
+use cpushield_linux::error::present;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::tuned_profile::{self, ProfileFile};
 use cpushield_linux::{CpuSet, Host};
@@ -54,14 +55,10 @@ struct MergedOption {
 
 /// Reads the active profile.
 pub(super) fn read_tuned(host: &Host, machine: &Machine) -> Result<ToolSetup, SetupError> {
-    let names = match host.read_regular(ACTIVE) {
-        Ok(text) => text,
-        Err(error) if error.is_absent() => {
-            let why = "no profile is active, or tuned is not installed";
-            return Err(nothing(why.to_owned(), vec![ACTIVE.to_owned()]));
-        }
-        Err(error) => return Err(error.into()),
-    };
+    let names = present(host.read_regular(ACTIVE))?.ok_or_else(|| {
+        let why = "no profile is active, or tuned is not installed";
+        nothing(why.to_owned(), vec![ACTIVE.to_owned()])
+    })?;
     let names = names.split_whitespace().collect::<Vec<_>>().join(" ");
     if names.is_empty() {
         return Err(nothing("no profile is active".to_owned(), vec![ACTIVE.to_owned()]));
@@ -213,11 +210,7 @@ fn read_variables<'a>(
             continue;
         }
         let path = option.value.trim();
-        let text = match host.read_regular(path) {
-            Ok(text) => text,
-            Err(error) if error.is_absent() => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let Some(text) = present(host.read_regular(path))? else { continue };
         let parsed = tuned_profile::parse(&text, ProfileFile::Variables);
         for variable in parsed.map_err(|error| error.at(path))? {
             let Some(value) = variable.value else { continue };

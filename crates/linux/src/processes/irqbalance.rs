@@ -8,7 +8,7 @@
 //! that was sent in any case, even if it is busy first.
 
 use crate::cpuset::CpuSet;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, Operation, Result, present};
 use crate::host::Host;
 use crate::sys::signal::stopped_by;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred, sendmsg};
@@ -117,10 +117,7 @@ impl Host {
     }
 
     fn irqbalance_sockets(&self) -> Result<Vec<String>> {
-        let names = match self.list(DIR) {
-            Err(error) if error.is_absent() => Vec::new(),
-            other => other?,
-        };
+        let names = present(self.list(DIR))?.unwrap_or_default();
         let sockets = names.into_iter().filter(|name| name.ends_with(".sock"));
         let mut sockets: Vec<String> = sockets.map(|name| format!("{DIR}/{name}")).collect();
         if self.is_live() {

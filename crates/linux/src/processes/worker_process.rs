@@ -57,7 +57,7 @@ impl WorkerProcess {
             (stdin @ Some(_), Some(stdout)) => {
                 Ok(WorkerProcess { child, stdin, stdout, received: Vec::new() })
             }
-            _ => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+            _ => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -74,7 +74,7 @@ impl WorkerProcess {
     pub fn send(&mut self, line: &str) -> io::Result<()> {
         match &mut self.stdin {
             Some(stdin) => stdin.write_all(format!("{line}\n").as_bytes()),
-            None => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -98,11 +98,11 @@ impl WorkerProcess {
             }
             let left = until.saturating_duration_since(now);
             if left.is_zero() || self.received.len() > LINE_BYTES_MAX {
-                return Err(io::Error::from(io::ErrorKind::TimedOut));
+                return Err(io::ErrorKind::TimedOut.into());
             }
             if is_readable(&self.stdout, left.min(STOP_CHECK))? {
                 match self.stdout.read(&mut chunk)? {
-                    0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                     n => self.received.extend_from_slice(chunk.get(..n).unwrap_or_default()),
                 }
             }

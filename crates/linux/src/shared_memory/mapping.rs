@@ -81,7 +81,7 @@ impl MemoryMapping {
             MappingAccess::Write => OpenOptions::new().read(true).write(true).open(path)?,
         };
         if file.metadata()?.len() < bytes as u64 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
         MemoryMapping::map(&file, bytes, access)
     }

@@ -114,7 +114,7 @@ impl HpetTimer {
         let page = HpetPage { region, comparator, timer: info.timer };
         match page.period_fs() {
             1..=PERIOD_FS_MAX if comparator < PAGE_BYTES => Ok(page),
-            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+            _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 
