@@ -156,9 +156,7 @@ impl<'a> UndoSnapshot<'a> {
         let offline = offline_cpus(journal, online);
         UndoSnapshot { journal, scope, originals, wanted, offline, tasks }
     }
-}
 
-impl UndoSnapshot<'_> {
     /// Whether the plan, or the kernel because of it, may have given this mask to the task.
     fn is_ours(&self, id: TaskId, cpus: &CpuSet, original: &CpuSet) -> bool {
         let foreign = &self.scope.foreign;
@@ -168,14 +166,14 @@ impl UndoSnapshot<'_> {
         let shielded = self.scope.shield.cpus.union(&self.scope.cpus_of_others());
         if let Some(left) = &self.journal.applied {
             // It was in the shield when that was changed, or before, and has left it since.
-            let was_in = left.0.get(&id).is_some_and(|left| left.intersects(&shielded));
+            let left = left.0.get(&id);
+            let was_in = left.is_some_and(|left| left.intersects(&shielded));
             if was_in && *cpus == original.difference(&shielded) {
                 return true;
             }
-            let left = left.0.get(&id);
             let same = left == Some(cpus)
                 || left.is_some_and(|left| foreign.may_have_narrowed(left, cpus))
-                || self.scope.lost.may_have_narrowed(id, left, cpus);
+                || self.has_lost_cpus(id, cpus);
             if same || self.journal.amending.is_empty() {
                 return same;
             }
@@ -236,12 +234,7 @@ impl UndoSnapshot<'_> {
         }
     }
 
-    /// The original mask of the nearest ancestor that has one.
-    fn ancestor_original(&self, task: &Task) -> Option<CpuSet> {
-        self.ancestor_with_original(task).map(|(_, original)| original.clone())
-    }
-
-    /// The same, if the task inherited its mask from one that we gave to the ancestor.
+    /// The original mask of the nearest ancestor that has one, if the task inherited its mask from one that we gave to the ancestor.
     fn inherited_original(&self, task: &Task, cpus: &CpuSet) -> Option<CpuSet> {
         let (id, original) = self.ancestor_with_original(task)?;
         let same = cpus != original && self.is_ours(id, cpus, original);
@@ -327,7 +320,8 @@ impl UndoSnapshot<'_> {
         let shield = &self.scope.shield;
         let original = self.originals.0.get(&task.id);
         if is_in_shield(host, task.id, cpus, shield) {
-            let outside = original.cloned().or_else(|| self.ancestor_original(task));
+            let ancestor = || self.ancestor_with_original(task).map(|(_, original)| original);
+            let outside = original.or_else(ancestor).cloned();
             return AffinityDecision::Set(
                 outside.unwrap_or_else(|| shield.cpus.union(&shield.housekeeping)),
             );

@@ -13,9 +13,9 @@ const GROUPS_MAX: usize = 4096;
 /// The mounts that this process sees; empty with a note when they cannot be read.
 pub(super) fn read_mounts(r: &SurveyReader) -> Vec<Mount> {
     let path = "/proc/self/mountinfo";
-    let text = r.required(r.host.read(path));
-    let parsed = text.map(|text| mounts::parse(&text).map_err(|error| error.at(path)));
-    parsed.and_then(|result| r.required(result)).unwrap_or_default()
+    let text = r.host.read(path);
+    let parsed = text.and_then(|text| mounts::parse(&text).map_err(|error| error.at(path)));
+    r.required(parsed).unwrap_or_default()
 }
 
 /// The tree, and `cpuset.cpus.isolated` of the v2 root.
@@ -48,6 +48,7 @@ pub(super) fn read_cgroup(r: &SurveyReader, mounts: &[Mount]) -> (Cgroup, Option
     } else {
         r.note("cgroups", "no hierarchy with the cpuset controller is mounted");
     }
+    found.groups.sort_by(|a, b| a.path.cmp(&b.path));
     (found, isolated)
 }
 
@@ -97,7 +98,6 @@ fn read_v1_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             path: dir,
         });
     }
-    found.groups.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 fn read_v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
@@ -133,7 +133,6 @@ fn read_v2_groups(r: &SurveyReader, mount: &str, found: &mut Cgroup) {
             found.groups.push(group);
         }
     }
-    found.groups.sort_by(|a, b| a.path.cmp(&b.path));
 }
 
 /// Directories of child groups with cpuset files.

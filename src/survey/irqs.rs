@@ -21,10 +21,9 @@ pub(super) fn read_irqs(
         r.note(IRQ, why_not_tried(shielded));
     }
     let path = "/proc/interrupts";
-    let parsed = r
-        .required(r.host.read(path))
-        .map(|text| interrupts::parse(&text).map_err(|error| error.at(path)));
-    let table = parsed.and_then(|result| r.required(result)).unwrap_or_default();
+    let text = r.host.read(path);
+    let parsed = text.and_then(|text| interrupts::parse(&text).map_err(|error| error.at(path)));
+    let table = r.required(parsed).unwrap_or_default();
     let rows: BTreeMap<u32, &interrupts::InterruptRow> =
         table.rows.iter().filter_map(|row| Some((row.irq()?, row))).collect();
     let dirs: BTreeSet<u32> = r.names(IRQ).iter().filter_map(|name| name.parse().ok()).collect();

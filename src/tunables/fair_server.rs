@@ -58,7 +58,7 @@ non-destructive root domain changes\" fixes the lost bandwidth. The files are in
     risk: Risk::Medium,
     optional: on_by_default,
     disturbs: None,
-    wants: wants,
+    wants,
 };
 
 fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {

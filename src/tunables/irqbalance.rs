@@ -28,7 +28,7 @@ Source: Irqbalance/irqbalance: irqbalance.c (`settings cpus`, 1.2 to 1.9.5), irq
     risk: Risk::None,
     optional: on_by_default,
     disturbs: None,
-    wants: wants,
+    wants,
 };
 
 fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {

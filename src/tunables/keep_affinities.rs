@@ -40,7 +40,7 @@ do_set_cpus_allowed() and dup_user_cpus_ptr() in kernel/sched/core.c (6.12).",
     risk: Risk::None,
     optional: on_by_default,
     disturbs: None,
-    wants: wants,
+    wants,
 };
 
 fn wants(_machine: &Machine, _shield: &Shield) -> WantedChanges {

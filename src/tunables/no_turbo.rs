@@ -51,7 +51,7 @@ drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide
     risk: Risk::Low,
     optional: |_| Some(OffReason::CostsSpeed),
     disturbs: Some(MachineWideEffect::CallsCpus),
-    wants: wants,
+    wants,
 };
 
 fn wants(machine: &Machine, _shield: &Shield) -> WantedChanges {
