@@ -234,7 +234,8 @@ impl<'a> UndoSnapshot<'a> {
         }
     }
 
-    /// The original mask of the nearest ancestor that has one, if the task inherited its mask from one that we gave to the ancestor.
+    /// The original mask of the nearest ancestor that has one, if the task inherited its mask from
+    /// one that we gave to the ancestor.
     fn inherited_original(&self, task: &Task, cpus: &CpuSet) -> Option<CpuSet> {
         let (id, original) = self.ancestor_with_original(task)?;
         let same = cpus != original && self.is_ours(id, cpus, original);

@@ -222,8 +222,8 @@ impl<'a> FileWrite<'a> {
         self.refuse_and_restore(host, &before, Refusal { kind: RefusalKind::Other, reason })
     }
 
-    /// Restores the value right before the write. Where that fails the file stays ours, so that undo
-    /// tries again.
+    /// Restores the value right before the write. Where that fails the file stays ours, so that
+    /// undo tries again.
     fn refuse_and_restore(
         &self,
         host: &Host,
@@ -240,8 +240,8 @@ impl<'a> FileWrite<'a> {
         }
     }
 
-    /// Tries `root` where the kernel refuses `isolated` or makes it invalid. `root` keeps other tasks
-    /// out, too, but the scheduler still balances between its CPUs.
+    /// Tries `root` where the kernel refuses `isolated` or makes it invalid. `root` keeps other
+    /// tasks out, too, but the scheduler still balances between its CPUs.
     fn fall_back_to_root(
         &self,
         host: &Host,
