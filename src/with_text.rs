@@ -1,12 +1,13 @@
 //! A typed reason, culprit or doubt in a document: its tag and fields, together with `text`, the
 //! sentence for people. Programs match the tag; the sentence may change. Pure.
 //!
-//! A field of such a type has `#[serde(with = "with_text")]`, one that may be absent
-//! `#[serde(with = "with_text::option")]`, a list `#[serde(with = "with_text::list")]`, and for the
-//! schema `WithText` of the type.
+//! A field of type `T` has `#[serde(with = "WithText::<T>")]`, and a list of them
+//! `#[serde(with = "TextList::<T>")]`, which also is the form for the schema. One that may be absent
+//! has `#[serde(with = "with_text::option")]`, and for the schema `Option<WithText<T>>`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Display;
+use std::marker::PhantomData;
 
 /// A value and its sentence.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,6 +41,73 @@ impl<T: schemars::JsonSchema> schemars::JsonSchema for WithText<T> {
     }
 }
 
+impl<T> WithText<T> {
+    /// As [`serialize`].
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        T: Serialize + Display,
+    {
+        serialize(value, serializer)
+    }
+
+    /// As [`deserialize`].
+    ///
+    /// # Errors
+    /// Those of the deserializer.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: Deserialize<'de>,
+    {
+        deserialize(deserializer)
+    }
+}
+
+/// A list of values with their sentences.
+#[derive(Debug)]
+pub struct TextList<T>(PhantomData<T>);
+
+impl<T> TextList<T> {
+    /// As [`list::serialize`].
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(values: &[T], serializer: S) -> Result<S::Ok, S::Error>
+    where
+        T: Serialize + Display,
+    {
+        list::serialize(values, serializer)
+    }
+
+    /// As [`list::deserialize`].
+    ///
+    /// # Errors
+    /// Those of the deserializer.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error>
+    where
+        T: Deserialize<'de>,
+    {
+        list::deserialize(deserializer)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for TextList<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Vec::<WithText<T>>::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Vec::<WithText<T>>::json_schema(generator)
+    }
+}
+
 /// Writes a value together with its sentence.
 ///
 /// # Errors
@@ -48,7 +116,7 @@ pub fn serialize<T: Serialize + Display, S: Serializer>(
     value: &T,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    WithText { value, text: value.to_string() }.serialize(serializer)
+    Serialize::serialize(&WithText { value, text: value.to_string() }, serializer)
 }
 
 /// Reads a value and ignores its sentence, which is generated again from the value.
@@ -58,7 +126,8 @@ pub fn serialize<T: Serialize + Display, S: Serializer>(
 pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {
-    WithText::deserialize(deserializer).map(|with_text| with_text.value)
+    let with_text: WithText<T> = Deserialize::deserialize(deserializer)?;
+    Ok(with_text.value)
 }
 
 /// The same for a value that may be absent.

@@ -34,8 +34,7 @@ pub struct AppliedPlan {
     /// The journal's file.
     pub journal: String,
     /// Notes, for example about an archived old journal.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<ShieldNote>>"))]
+    #[serde(with = "with_text::TextList::<ShieldNote>")]
     pub notes: Vec<ShieldNote>,
 }
 
@@ -92,8 +91,7 @@ pub struct UndoneShield {
     /// The journal's path: archived, or still active when something could not be restored.
     pub journal: Option<String>,
     /// Notes.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<ShieldNote>>"))]
+    #[serde(with = "with_text::TextList::<ShieldNote>")]
     pub notes: Vec<ShieldNote>,
 }
 

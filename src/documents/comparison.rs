@@ -4,6 +4,7 @@ mod doubt;
 
 pub use doubt::{FindingReason, PairDoubt, PairNote, RunDoubt};
 
+use crate::documents::count_text::joined;
 use serde::{Deserialize, Serialize};
 
 /// The version of the document's form.
@@ -53,8 +54,7 @@ pub struct MeasuredRun {
     /// Its span in nanoseconds.
     pub span_ns: u64,
     /// What makes its figures doubtful.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<RunDoubt>>"))]
+    #[serde(with = "crate::with_text::TextList::<RunDoubt>")]
     pub doubts: Vec<RunDoubt>,
 }
 
@@ -73,12 +73,10 @@ pub struct GroupPair {
     /// Every figure that both groups have.
     pub rows: Vec<FigureRow>,
     /// What makes the comparison doubtful as a whole.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<PairDoubt>>"))]
+    #[serde(with = "crate::with_text::TextList::<PairDoubt>")]
     pub doubts: Vec<PairDoubt>,
     /// Remarks.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<PairNote>>"))]
+    #[serde(with = "crate::with_text::TextList::<PairNote>")]
     pub notes: Vec<PairNote>,
 }
 
@@ -227,11 +225,7 @@ pub struct ComparisonFinding {
     /// would not help.
     pub runs_needed: Option<usize>,
     /// Why the answer is unknown.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<FindingReason>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<FindingReason>")]
     pub why: Vec<FindingReason>,
 }
 
@@ -260,7 +254,7 @@ impl ComparisonFinding {
     /// Why the answer is unknown, on one line.
     #[must_use]
     pub fn reasons(&self) -> String {
-        self.why.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        joined(&self.why, "; ")
     }
 }
 

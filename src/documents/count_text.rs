@@ -1,4 +1,4 @@
-//! A count with its noun, as texts of documents and reports show it. Pure.
+//! Counts with their nouns, and lists, as texts of documents and reports show them. Pure.
 
 use std::fmt::Display;
 
@@ -7,6 +7,12 @@ use std::fmt::Display;
 pub fn many<N: Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
     let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {what}{plural}")
+}
+
+/// A list: the items with this text between them.
+#[must_use]
+pub fn joined(items: impl IntoIterator<Item = impl Display>, between: &str) -> String {
+    items.into_iter().map(|item| item.to_string()).collect::<Vec<_>>().join(between)
 }
 
 #[cfg(test)]

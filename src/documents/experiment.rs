@@ -43,7 +43,6 @@ pub struct Experiment {
     /// When it ended; `None` while it is unfinished.
     pub ended_s: Option<u64>,
     /// The CPUs that were measured in any row.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The duration of each measurement in nanoseconds.
     pub span_ns: u64,
@@ -66,11 +65,7 @@ pub struct Experiment {
     /// The effect of each option alone: of rows that differ by one option.
     pub effects: Vec<OptionEffect>,
     /// Remarks.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ExperimentNote>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<ExperimentNote>")]
     pub notes: Vec<ExperimentNote>,
 }
 
@@ -127,7 +122,6 @@ pub struct ExperimentRow {
     /// Its name.
     pub name: String,
     /// The CPUs that are measured in it.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// Whether the CPUs are shielded.
     pub shield: bool,
@@ -139,8 +133,7 @@ pub struct ExperimentRow {
     /// Its kernel parameters, together with those of every row.
     pub boot: Vec<String>,
     /// Whether its CPUs were isolated.
-    #[serde(default, with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<RowIsolation>"))]
+    #[serde(default, with = "crate::with_text::WithText::<RowIsolation>")]
     pub isolation: RowIsolation,
     /// Why it was not measured, or not completely; `None` when nothing is missing.
     #[serde(default, with = "crate::with_text::option")]
@@ -211,11 +204,7 @@ pub struct ExperimentRun {
     /// The throughput of each load during the measurement.
     pub loads: Vec<LoadAchieved>,
     /// What makes the figures doubtful.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<LatencyDoubt>")]
     pub doubts: Vec<LatencyDoubt>,
     /// The tunables with a change that the kernel refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -267,11 +256,7 @@ pub struct MissedRepetition {
     /// Its number, from 0.
     pub round: usize,
     /// The reason.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "crate::with_text::WithText<UnmeasuredReason>")
-    )]
+    #[serde(with = "crate::with_text::WithText::<UnmeasuredReason>")]
     pub why: UnmeasuredReason,
 }
 
@@ -301,8 +286,7 @@ pub struct BestRow {
     /// The row with the lowest figure, then those that do not differ from it significantly.
     pub among: Vec<usize>,
     /// What that is based on.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<BestEvidence>"))]
+    #[serde(with = "crate::with_text::WithText::<BestEvidence>")]
     pub why: BestEvidence,
 }
 
@@ -328,8 +312,7 @@ pub struct OptionEffect {
     /// The meaning of the ratio.
     pub verdict: EffectMeaning,
     /// What that is based on.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<EffectEvidence>"))]
+    #[serde(with = "crate::with_text::WithText::<EffectEvidence>")]
     pub why: EffectEvidence,
 }
 
@@ -464,7 +447,6 @@ impl Experiment {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are few repetitions")]
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }

@@ -14,11 +14,7 @@ pub enum RemainReason {
     /// It cannot be removed on this machine.
     Obstacle {
         /// Why.
-        #[serde(with = "crate::with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<RemedyObstacle>")
-        )]
+        #[serde(with = "crate::with_text::WithText::<RemedyObstacle>")]
         obstacle: RemedyObstacle,
     },
     /// Only a boot parameter removes it.
@@ -33,11 +29,7 @@ pub enum RemainReason {
         /// The object of the change.
         subject: String,
         /// Why the change was not made.
-        #[serde(with = "crate::with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<MissingChangeReason>")
-        )]
+        #[serde(with = "crate::with_text::WithText::<MissingChangeReason>")]
         why: MissingChangeReason,
     },
     /// The change was made and did not remove it.

@@ -92,8 +92,7 @@ pub struct RemainingLeak {
     /// The number of interruptions.
     pub count: u64,
     /// Why it remains.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<RemainReason>"))]
+    #[serde(with = "crate::with_text::WithText::<RemainReason>")]
     pub why: RemainReason,
     /// The boot parameter that removes it.
     pub boot: Option<String>,
@@ -108,11 +107,7 @@ pub struct MissingPart {
     /// The object of the change.
     pub subject: String,
     /// Why it was not changed.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "crate::with_text::WithText<MissingChangeReason>")
-    )]
+    #[serde(with = "crate::with_text::WithText::<MissingChangeReason>")]
     pub why: MissingChangeReason,
 }
 

@@ -66,14 +66,12 @@ pub enum InapplicableReason {
     /// These CPUs have no switch to take them offline.
     CpusStayOnline {
         /// These CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// These CPUs are in the shield that is changed: taking them offline would interrupt its
     /// programs.
     ShieldedAlready {
         /// These CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// No core has several threads.

@@ -67,18 +67,10 @@ pub struct LatencyMeasurement {
     /// The measured machine.
     pub setting: MeasuredSetting,
     /// Reasons to doubt the figures of all threads.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<LatencyDoubt>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<LatencyDoubt>")]
     pub doubts: Vec<LatencyDoubt>,
     /// Facts that a reader of the figures has to know.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<LatencyNote>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<LatencyNote>")]
     pub notes: Vec<LatencyNote>,
 }
 
@@ -112,8 +104,7 @@ pub struct ThreadSeries {
     /// Time between two events, in nanoseconds; 0 for threads that never sleep.
     pub period_ns: u64,
     /// Its scheduling policy.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SchedPolicy>"))]
+    #[serde(with = "crate::with_text::WithText::<SchedPolicy>")]
     pub policy: SchedPolicy,
     /// Shorter latencies are not samples, so zero samples is not doubtful; `None` where every event
     /// is a sample.
@@ -157,11 +148,7 @@ pub struct ThreadSeries {
     /// encoded as V2 with DEFLATE, in base64.
     pub histogram: String,
     /// Reasons to doubt these figures: it ran on another CPU, its CPU went offline.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ThreadDoubt>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<ThreadDoubt>")]
     pub doubts: Vec<ThreadDoubt>,
 }
 
@@ -216,8 +203,7 @@ pub struct TraceUse {
     )]
     pub absent: Option<AbsenceReason>,
     /// What tracing cannot see on this kernel.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BlindSpot>>"))]
+    #[serde(with = "crate::with_text::TextList::<BlindSpot>")]
     pub blind: Vec<BlindSpot>,
 }
 
@@ -263,17 +249,11 @@ pub struct MeasuredIsolation {
     /// has no cgroup to check.
     pub held: Option<bool>,
     /// When and how it was broken.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ShieldBreach>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<ShieldBreach>")]
     pub broken: Vec<ShieldBreach>,
     /// CPUs isolated at boot (`/sys/devices/system/cpu/isolated`).
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub isolated: Option<CpuSet>,
     /// CPUs whose tick the kernel can stop (`/sys/devices/system/cpu/nohz_full`).
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub nohz_full: Option<CpuSet>,
     /// What three witnesses showed before the measurement; `None` when they were not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -310,7 +290,6 @@ pub struct MeasuredSetting {
     #[serde(default)]
     pub steal_ns: Option<u64>,
     /// Online CPUs.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub online: CpuSet,
     /// The hypervisor, or `unknown`; `None` on bare metal.
     pub hypervisor: Option<String>,

@@ -24,7 +24,6 @@ pub struct LoadDone {
     #[serde(default)]
     pub program: Option<String>,
     /// The requested CPUs.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The counted unit: `messages`, `bytes`.
     pub unit: String,
@@ -36,8 +35,7 @@ pub struct LoadDone {
     /// their own work include the warm-up.
     pub span_ns: u64,
     /// Reasons to doubt the count: it ended early, it did nothing, it ran on other CPUs.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<LoadDoubt>>"))]
+    #[serde(with = "crate::with_text::TextList::<LoadDoubt>")]
     pub doubts: Vec<LoadDoubt>,
 }
 
@@ -77,8 +75,7 @@ pub struct SkippedLoad {
     /// Its name.
     pub load: String,
     /// Why it cannot run.
-    #[serde(with = "with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadRefusal>"))]
+    #[serde(with = "with_text::WithText::<LoadRefusal>")]
     pub why: LoadRefusal,
 }
 

@@ -14,20 +14,17 @@ pub enum LoadDoubt {
     /// It did not start.
     DidNotBegin {
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadRefusal>"))]
+        #[serde(with = "with_text::WithText::<LoadRefusal>")]
         why: LoadRefusal,
     },
     /// One of its threads ran on other CPUs.
     RanElsewhere {
         /// Which.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// The kernel did not let it run on some of its CPUs.
     CpusRefused {
         /// Which.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// The kernel has no counter for its work.
@@ -71,8 +68,7 @@ pub enum LoadDoubt {
     /// The process of the load did not answer.
     NoAnswer {
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadRefusal>"))]
+        #[serde(with = "with_text::WithText::<LoadRefusal>")]
         why: LoadRefusal,
     },
 }

@@ -23,11 +23,7 @@ pub struct LoadPrice {
     /// The loads.
     pub loads: Vec<PriceOf>,
     /// Loads that could not run.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<SkippedLoad>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<SkippedLoad>")]
     pub skipped: Vec<SkippedLoad>,
 }
 
@@ -51,8 +47,7 @@ pub struct PriceOf {
     /// The same per CPU: 1 means that the only price is the CPUs that the shield takes.
     pub ratio_per_cpu: Option<f64>,
     /// What makes the figures doubtful.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<PriceDoubt>>"))]
+    #[serde(with = "crate::with_text::TextList::<PriceDoubt>")]
     pub doubts: Vec<PriceDoubt>,
 }
 
@@ -66,8 +61,7 @@ pub enum PriceDoubt {
         /// In which measurement.
         window: PricePart,
         /// Why.
-        #[serde(with = "crate::with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<LoadDoubt>"))]
+        #[serde(with = "crate::with_text::WithText::<LoadDoubt>")]
         doubt: LoadDoubt,
     },
     /// The difference may be chance.

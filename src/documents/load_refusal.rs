@@ -71,7 +71,6 @@ pub enum LoadRefusal {
     /// Its threads interrupt each other, so that it needs two CPUs.
     NeedsTwoCpus {
         /// The CPUs that it has.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// The kernel does not have the barrier that it uses.
@@ -97,7 +96,6 @@ pub enum LoadRefusal {
     /// The kernel does not let its process run on its CPUs.
     CpusDenied {
         /// The CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
         /// The kernel's answer.
         answer: String,

@@ -39,10 +39,6 @@ pub struct MovedProcess {
     /// The CPUs they may run on now.
     pub cpus: CpuSet,
     /// Notes.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ProcessNote>>")
-    )]
+    #[serde(with = "with_text::TextList::<ProcessNote>")]
     pub notes: Vec<ProcessNote>,
 }

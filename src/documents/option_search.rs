@@ -41,11 +41,9 @@ pub struct OptionSearch {
     /// When it ended; `None` while it is unfinished.
     pub ended_s: Option<u64>,
     /// The CPUs that were measured.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// The goal of each measurement.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchGoal>"))]
+    #[serde(with = "crate::with_text::WithText::<SearchGoal>")]
     pub goal: SearchGoal,
     /// The rule of each decision.
     pub test: SequentialTest,
@@ -75,8 +73,7 @@ pub struct OptionSearch {
     /// The configuration that was found; `None` when none was.
     pub found: Option<ExperimentRow>,
     /// Remarks.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<SearchNote>>"))]
+    #[serde(with = "crate::with_text::TextList::<SearchNote>")]
     pub notes: Vec<SearchNote>,
 }
 
@@ -85,8 +82,7 @@ pub struct OptionSearch {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OptionFate {
     /// The option.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchOption>"))]
+    #[serde(with = "crate::with_text::WithText::<SearchOption>")]
     pub option: SearchOption,
     /// The result.
     pub state: OptionState,

@@ -53,11 +53,7 @@ pub struct Plan {
     /// The shield.
     pub shield: Shield,
     /// Why these CPUs were chosen.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ChoiceReason>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<ChoiceReason>")]
     pub why: Vec<ChoiceReason>,
     /// The steps, in order.
     pub steps: Vec<Step>,
@@ -70,18 +66,14 @@ pub struct Plan {
     /// What remains after the plan is applied, with the boot parameter that would remove it.
     pub boot: Vec<BootAdvice>,
     /// What `verify` cannot prove about the shield on this machine.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<EvidenceLimit>>")
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        with = "crate::with_text::TextList::<EvidenceLimit>"
     )]
     pub unproven: Vec<EvidenceLimit>,
     /// Warnings with advice.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<PlanWarning>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<PlanWarning>")]
     pub warnings: Vec<PlanWarning>,
     /// Users other than root that may enter the shield; `None` if only root may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,8 +169,7 @@ pub struct Step {
     /// The current value; `None` if it could not be read or is not a value.
     pub now: Option<String>,
     /// The reason.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<StepReason>"))]
+    #[serde(with = "crate::with_text::WithText::<StepReason>")]
     pub reason: StepReason,
     /// The risk.
     pub risk: Risk,
@@ -198,8 +189,7 @@ pub struct SkippedTunable {
     /// The tunable.
     pub tunable: String,
     /// The reason.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SkipReason>"))]
+    #[serde(with = "crate::with_text::WithText::<SkipReason>")]
     pub reason: SkipReason,
 }
 
@@ -209,12 +199,10 @@ pub struct SkippedTunable {
 #[serde(deny_unknown_fields)]
 pub struct Immovable {
     /// The interrupt or thread.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ImmovableThing>"))]
+    #[serde(with = "crate::with_text::WithText::<ImmovableThing>")]
     pub what: ImmovableThing,
     /// The reason.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ImmovableReason>"))]
+    #[serde(with = "crate::with_text::WithText::<ImmovableReason>")]
     pub reason: ImmovableReason,
 }
 
@@ -298,7 +286,6 @@ pub enum RefusedIrq {
     /// It serves CPUs outside the shield too.
     ServesOthers {
         /// All CPUs that it serves.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// It serves only shielded CPUs.

@@ -29,11 +29,7 @@ pub enum RemedyObstacle {
         /// The tunable.
         tunable: String,
         /// Why it does nothing.
-        #[serde(with = "crate::with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<InapplicableReason>")
-        )]
+        #[serde(with = "crate::with_text::WithText::<InapplicableReason>")]
         reason: InapplicableReason,
     },
     /// The tunable that removes it was just applied, and it is still there.
@@ -46,8 +42,7 @@ pub enum RemedyObstacle {
         /// The kernel's error.
         answer: String,
         /// When the interrupt arrives on the shield.
-        #[serde(with = "crate::with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<RefusedIrq>"))]
+        #[serde(with = "crate::with_text::WithText::<RefusedIrq>")]
         arrives: RefusedIrq,
     },
     /// The kernel refuses to move the interrupt, although the boot parameter is set.
@@ -58,13 +53,11 @@ pub enum RemedyObstacle {
     /// The mask of the interrupt is right, but the interrupt moves only when it next arrives.
     IrqNotMovedYet {
         /// Its mask.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         mask: CpuSet,
     },
     /// The interrupt came before its mask took effect.
     IrqMovedSince {
         /// Its mask.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         mask: CpuSet,
     },
 }

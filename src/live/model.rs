@@ -75,7 +75,6 @@ pub struct LiveFrame {
     /// Length of the interval in milliseconds.
     pub interval_ms: u64,
     /// CPUs that the watching program is bound to; `None` when it is not bound.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub from: Option<CpuSet>,
     /// Every online CPU, ordered by node, package and core.
     pub cpus: Vec<CpuLine>,
@@ -96,7 +95,6 @@ pub struct CpuLine {
     /// The core within the package.
     pub core: Option<i64>,
     /// The CPUs of the same core, including this one.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub siblings: CpuSet,
     /// The source of the counts: the trace, or the counters of `/proc`.
     pub witness: WitnessKind,
@@ -118,8 +116,7 @@ pub struct CpuLine {
     /// Entries per second of this interval and earlier ones, oldest first.
     pub history: Vec<f64>,
     /// The reasons why these figures are doubtful.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<CpuDoubt>>"))]
+    #[serde(with = "crate::with_text::TextList::<CpuDoubt>")]
     pub doubts: Vec<CpuDoubt>,
 }
 
@@ -130,8 +127,7 @@ pub struct LastSeen {
     /// The cause.
     pub cause: Cause,
     /// The culprit; empty when it is unknown.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    #[serde(with = "crate::with_text::WithText::<Culprit>")]
     pub culprit: Culprit,
     /// The age of the interval in which it was seen, in milliseconds; 0 for the current one.
     pub ms_ago: u64,

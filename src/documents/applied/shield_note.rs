@@ -1,6 +1,7 @@
 //! What a user should know about a shield that was applied, changed or undone. Pure.
 
 use super::{DriftedValue, DroppedLine};
+use crate::documents::count_text::joined;
 use crate::documents::plan::{Disturbance, NamedShield, VersionSettings, list_shields};
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
@@ -146,8 +147,7 @@ pub enum ShieldNote {
     /// About one process.
     Process {
         /// The note.
-        #[serde(with = "with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ProcessNote>"))]
+        #[serde(with = "with_text::WithText::<ProcessNote>")]
         process: ProcessNote,
     },
 }
@@ -260,5 +260,5 @@ fn describe_cpus(added: &CpuSet, released: &CpuSet) -> String {
 }
 
 fn comma_numbers(tasks: &[TaskId]) -> String {
-    tasks.iter().map(|task| task.tid.to_string()).collect::<Vec<_>>().join(", ")
+    joined(tasks.iter().map(|task| task.tid.to_string()), ", ")
 }

@@ -12,8 +12,7 @@ pub struct RemovedParameters {
     /// The files, each with its fate.
     pub files: Vec<(String, FileFate)>,
     /// What could not be left as it was.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<with_text::WithText<UndoNote>>"))]
+    #[serde(with = "with_text::TextList::<UndoNote>")]
     pub notes: Vec<UndoNote>,
 }
 

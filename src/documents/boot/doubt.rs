@@ -146,31 +146,19 @@ pub enum TrialReason {
     /// It booted and passed, but the parameters cannot be made permanent.
     CannotStay {
         /// Why.
-        #[serde(with = "with_text::list")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "Vec<crate::with_text::WithText<TrialDoubt>>")
-        )]
+        #[serde(with = "with_text::TextList::<TrialDoubt>")]
         doubts: Vec<TrialDoubt>,
     },
     /// It booted, and the shield does not hold.
     Failed {
         /// What speaks against it.
-        #[serde(with = "with_text::list")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "Vec<crate::with_text::WithText<TrialDoubt>>")
-        )]
+        #[serde(with = "with_text::TextList::<TrialDoubt>")]
         doubts: Vec<TrialDoubt>,
     },
     /// It did not boot, its parameters are not in force, or units failed.
     NotAsWanted {
         /// What speaks against it.
-        #[serde(with = "with_text::list")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "Vec<crate::with_text::WithText<TrialDoubt>>")
-        )]
+        #[serde(with = "with_text::TextList::<TrialDoubt>")]
         doubts: Vec<TrialDoubt>,
     },
 }

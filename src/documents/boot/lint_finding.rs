@@ -168,11 +168,7 @@ pub enum LintFinding {
         /// The word.
         word: String,
         /// Why not.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<UnknownReason>")
-        )]
+        #[serde(with = "with_text::WithText::<UnknownReason>")]
         why: UnknownReason,
     },
     /// Mainline kernels never had the parameter.

@@ -61,8 +61,7 @@ pub struct BootPlan {
     /// CPUs that a trial shields and watches before the parameters become permanent.
     pub proves: CpuSet,
     /// Why these CPUs and these kernels.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::with_text::WithText<BootReason>>"))]
+    #[serde(with = "with_text::TextList::<BootReason>")]
     pub why: Vec<BootReason>,
     /// The parameters.
     pub parameters: Vec<WantedParameter>,
@@ -79,18 +78,10 @@ pub struct BootPlan {
     /// Which entry boots next before any change, and why.
     pub next: Option<NextBoot>,
     /// What the user should know first.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<BootWarning>>")
-    )]
+    #[serde(with = "with_text::TextList::<BootWarning>")]
     pub warnings: Vec<BootWarning>,
     /// Parameters that other programs have set.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ForeignWord>>")
-    )]
+    #[serde(with = "with_text::TextList::<ForeignWord>")]
     pub foreign: Vec<ForeignWord>,
     /// The steps for the user where nothing is written.
     pub instructions: Vec<String>,
@@ -126,11 +117,7 @@ pub struct SkippedParameter {
     /// Its name for `explain`.
     pub name: String,
     /// Why.
-    #[serde(with = "with_text")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "crate::with_text::WithText<ParameterSkipReason>")
-    )]
+    #[serde(with = "with_text::WithText::<ParameterSkipReason>")]
     pub reason: ParameterSkipReason,
 }
 
@@ -141,8 +128,7 @@ pub struct UnknownParameter {
     /// Its name for `explain`.
     pub name: String,
     /// Why the kernel does not know it.
-    #[serde(with = "with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<UnknownReason>"))]
+    #[serde(with = "with_text::WithText::<UnknownReason>")]
     pub why: UnknownReason,
 }
 
@@ -278,8 +264,7 @@ pub struct TrialEnd {
     /// How it ended.
     pub end: SettledAs,
     /// Why.
-    #[serde(with = "with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<TrialReason>"))]
+    #[serde(with = "with_text::WithText::<TrialReason>")]
     pub why: TrialReason,
     /// Files that were written or restored.
     pub files: Vec<String>,
@@ -399,25 +384,13 @@ pub struct BootStatus {
     /// The shield that is applied at every boot (`cpushield enable`).
     pub enabled: Option<Enabled>,
     /// What differs from what was written, and what to do.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<BootDifference>>")
-    )]
+    #[serde(with = "with_text::TextList::<BootDifference>")]
     pub differs: Vec<BootDifference>,
     /// Parameters that other programs have set for the next boot.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<ForeignWord>>")
-    )]
+    #[serde(with = "with_text::TextList::<ForeignWord>")]
     pub foreign: Vec<ForeignWord>,
     /// What else is wrong with the command line of the running kernel.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<LintFinding>>")
-    )]
+    #[serde(with = "with_text::TextList::<LintFinding>")]
     pub findings: Vec<LintFinding>,
 }
 
@@ -430,11 +403,7 @@ pub struct CommandLineLint {
     /// `/proc/cmdline`.
     pub cmdline: String,
     /// What is wrong; empty when nothing is.
-    #[serde(with = "with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<LintFinding>>")
-    )]
+    #[serde(with = "with_text::TextList::<LintFinding>")]
     pub findings: Vec<LintFinding>,
 }
 

@@ -154,21 +154,13 @@ pub enum ParameterSkipReason {
     /// None of the chosen kernels knows it.
     UnknownToKernels {
         /// Why not.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<UnknownReason>")
-        )]
+        #[serde(with = "with_text::WithText::<UnknownReason>")]
         why: UnknownReason,
     },
     /// The running kernel does not know it, and the others are unknown.
     UnknownToRunning {
         /// Why not.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<UnknownReason>")
-        )]
+        #[serde(with = "with_text::WithText::<UnknownReason>")]
         why: UnknownReason,
     },
 }
@@ -265,8 +257,7 @@ pub struct NextBoot {
     /// Its title in the menu.
     pub title: String,
     /// Why that one.
-    #[serde(with = "with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<NextReason>"))]
+    #[serde(with = "with_text::WithText::<NextReason>")]
     pub why: NextReason,
 }
 

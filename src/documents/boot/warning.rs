@@ -27,8 +27,7 @@ pub enum BootWarning {
     /// The configured entry is not in the menu.
     DefaultGone {
         /// What the loader does then.
-        #[serde(with = "with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<NextReason>"))]
+        #[serde(with = "with_text::WithText::<NextReason>")]
         next: NextReason,
     },
     /// The configured label loads no kernel, or does not exist.
@@ -45,11 +44,7 @@ pub enum BootWarning {
         /// The parameter's name.
         parameter: String,
         /// Why not.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<UnknownReason>")
-        )]
+        #[serde(with = "with_text::WithText::<UnknownReason>")]
         why: UnknownReason,
     },
     /// A parameter was requested by its name, but no chosen kernel gets it.
@@ -57,11 +52,7 @@ pub enum BootWarning {
         /// The parameter's name.
         parameter: String,
         /// Why not.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<ParameterSkipReason>")
-        )]
+        #[serde(with = "with_text::WithText::<ParameterSkipReason>")]
         reason: ParameterSkipReason,
     },
     /// It is unknown whether a chosen kernel has a parameter.
@@ -99,11 +90,7 @@ pub enum BootWarning {
         /// The kernel's version.
         version: String,
         /// The lists, and what the kernel does with them.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<DifferentLists>")
-        )]
+        #[serde(with = "with_text::WithText::<DifferentLists>")]
         lists: DifferentLists,
     },
     /// The experiment did not measure the row completely.

@@ -8,19 +8,14 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Difference {
     /// What differs.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "crate::with_text::WithText<DifferenceSubject>")
-    )]
+    #[serde(with = "crate::with_text::WithText::<DifferenceSubject>")]
     pub what: DifferenceSubject,
     /// Its value in the good document; `None` when that document does not have it.
     pub good: Option<String>,
     /// Its value in the bad document; `None` when that document does not have it.
     pub bad: Option<String>,
     /// What the search does about it.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<DifferenceRole>"))]
+    #[serde(with = "crate::with_text::WithText::<DifferenceRole>")]
     pub role: DifferenceRole,
 }
 

@@ -24,7 +24,6 @@ pub enum LatencyDoubt {
     /// CPUs were offline during the measurement.
     CpusOffline {
         /// Which.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// The process that should have stopped the threads got no CPU.
@@ -204,7 +203,6 @@ pub enum ThreadDoubt {
     /// Another process moved it.
     Moved {
         /// To these CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// It is gone.
@@ -385,7 +383,6 @@ pub enum GuardBreach {
     /// Its cgroup lost CPUs.
     CpusLost {
         /// The lost CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// Its partition type changed or became invalid.

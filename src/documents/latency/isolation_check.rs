@@ -9,7 +9,6 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IsolationCheck {
     /// The checked CPUs.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub cpus: CpuSet,
     /// `/sys/devices/system/cpu/isolated`, the partitions, and the cpuset of the shield.
     pub kernel: IsolationWitness,
@@ -29,7 +28,6 @@ pub enum IsolationWitness {
     /// It was there.
     Present {
         /// The checked CPUs that it shows as isolated.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         isolated: CpuSet,
     },
     /// It is missing.

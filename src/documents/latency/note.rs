@@ -18,7 +18,6 @@ pub enum LatencyNote {
     /// The load runs on measured CPUs.
     LoadOnMeasuredCpus {
         /// These CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// An optional load cannot run here.
@@ -34,7 +33,6 @@ pub enum LatencyNote {
     /// Timers of `nohz_full` CPUs may expire on other CPUs.
     TimersMayMigrate {
         /// These CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
     /// The memory of the measuring threads is not locked.
@@ -54,10 +52,8 @@ pub enum LatencyNote {
         /// The number of the interrupt.
         irq: u32,
         /// The CPUs that handle it.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         handlers: CpuSet,
         /// The CPU of the thread.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         measured: CpuSet,
     },
     /// The kernel's tracer cannot measure the return to user mode.
@@ -65,7 +61,6 @@ pub enum LatencyNote {
     /// The tracer disabled interrupts.
     InterruptsDisabled {
         /// On these CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
         /// For so many nanoseconds in each window.
         width_ns: u64,
@@ -75,7 +70,6 @@ pub enum LatencyNote {
     /// The SMIs cannot be counted.
     SmisNotCounted {
         /// On these CPUs.
-        #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
         /// Why.
         why: AbsenceReason,
@@ -137,8 +131,7 @@ pub struct FrequentInterrupt {
     /// Its cause.
     pub cause: Cause,
     /// Its culprit.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<Culprit>"))]
+    #[serde(with = "crate::with_text::WithText::<Culprit>")]
     pub culprit: Culprit,
 }
 

@@ -19,17 +19,12 @@ pub struct SearchDryRun {
     /// What it looks for.
     pub search: SearchKind,
     /// The goal of each measurement.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchGoal>"))]
+    #[serde(with = "crate::with_text::WithText::<SearchGoal>")]
     pub goal: SearchGoal,
     /// CPUs that are measured.
     pub cpus: CpuSet,
     /// What is varied, in the order in which it is left out.
-    #[serde(with = "crate::with_text::list")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "Vec<crate::with_text::WithText<SearchOption>>")
-    )]
+    #[serde(with = "crate::with_text::TextList::<SearchOption>")]
     pub options: Vec<SearchOption>,
     /// What is not varied.
     pub fixed: Vec<FixedOption>,

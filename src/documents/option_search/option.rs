@@ -120,12 +120,10 @@ impl fmt::Display for SearchOption {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FixedOption {
     /// What.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<SearchOption>"))]
+    #[serde(with = "crate::with_text::WithText::<SearchOption>")]
     pub option: SearchOption,
     /// Why.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<FixedReason>"))]
+    #[serde(with = "crate::with_text::WithText::<FixedReason>")]
     pub why: FixedReason,
 }
 

@@ -18,11 +18,7 @@ pub struct BootAdvice {
     /// Causes of interruptions that it removes.
     pub removes: Vec<Cause>,
     /// The reason.
-    #[serde(with = "crate::with_text")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "crate::with_text::WithText<BootAdviceReason>")
-    )]
+    #[serde(with = "crate::with_text::WithText::<BootAdviceReason>")]
     pub reason: BootAdviceReason,
 }
 

@@ -1,6 +1,7 @@
 //! [`CpuCandidate`]: a set of CPUs that is worth trying. Plain data.
 
 use super::{CandidateReason, ChoiceReason, ChoiceWarning};
+use crate::documents::count_text::joined;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
@@ -12,16 +13,13 @@ pub struct CpuCandidate {
     /// The CPUs, with the siblings that stay idle.
     pub cpus: CpuSet,
     /// Why it is worth trying.
-    #[serde(serialize_with = "with_text::serialize")]
-    #[cfg_attr(feature = "schema", schemars(with = "with_text::WithText<CandidateReason>"))]
+    #[serde(with = "with_text::WithText::<CandidateReason>")]
     pub reason: CandidateReason,
     /// Why the rules choose these CPUs.
-    #[serde(serialize_with = "with_text::list::serialize")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<with_text::WithText<ChoiceReason>>"))]
+    #[serde(with = "with_text::TextList::<ChoiceReason>")]
     pub why: Vec<ChoiceReason>,
     /// What speaks against it.
-    #[serde(serialize_with = "with_text::list::serialize")]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<with_text::WithText<ChoiceWarning>>"))]
+    #[serde(with = "with_text::TextList::<ChoiceWarning>")]
     pub warnings: Vec<ChoiceWarning>,
 }
 
@@ -30,6 +28,6 @@ impl CpuCandidate {
     #[must_use]
     pub fn explain(&self) -> String {
         let sentences = self.why.iter().map(ToString::to_string);
-        [self.reason.to_string()].into_iter().chain(sentences).collect::<Vec<_>>().join(" ")
+        joined([self.reason.to_string()].into_iter().chain(sentences), " ")
     }
 }

@@ -68,11 +68,7 @@ pub enum ChoiceWarning {
         /// The nodes that the shield uses.
         mems: CpuSet,
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<RemoteMemoryReason>")
-        )]
+        #[serde(with = "with_text::WithText::<RemoteMemoryReason>")]
         why: RemoteMemoryReason,
     },
 }

@@ -16,11 +16,7 @@ pub enum EvidenceLimit {
     /// The kernel cannot be traced, so only its counters watch a program.
     NoTrace {
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<AbsenceReason>")
-        )]
+        #[serde(with = "with_text::WithText::<AbsenceReason>")]
         reason: AbsenceReason,
         /// The classes of entries that the counters watch, as the only witness.
         one_witness: Vec<EntryClass>,

@@ -1,5 +1,6 @@
 //! [`Shield`]: the CPUs of a shield and what was requested for them. Pure.
 
+use crate::documents::count_text::joined;
 use crate::policy::{ShieldRequest, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
@@ -150,5 +151,5 @@ impl fmt::Display for NamedShield {
 /// Lists shields in a sentence.
 #[must_use]
 pub fn list_shields(shields: &[NamedShield]) -> String {
-    shields.iter().map(NamedShield::to_string).collect::<Vec<_>>().join(", ")
+    joined(shields, ", ")
 }

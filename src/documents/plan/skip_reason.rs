@@ -18,8 +18,7 @@ pub enum SkipReason {
         /// The tunable.
         tunable: String,
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<OffReason>"))]
+        #[serde(with = "with_text::WithText::<OffReason>")]
         why: OffReason,
     },
     /// It does not apply to this machine unless the user names it.
@@ -27,21 +26,13 @@ pub enum SkipReason {
         /// The tunable.
         tunable: String,
         /// Why it does not apply.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<InapplicableReason>")
-        )]
+        #[serde(with = "with_text::WithText::<InapplicableReason>")]
         why: InapplicableReason,
     },
     /// It does not apply to this machine.
     Inapplicable {
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<InapplicableReason>")
-        )]
+        #[serde(with = "with_text::WithText::<InapplicableReason>")]
         why: InapplicableReason,
     },
     /// It would interrupt other active shields.

@@ -41,11 +41,7 @@ pub enum PlanWarning {
         /// The tunable.
         tunable: String,
         /// Why.
-        #[serde(with = "with_text")]
-        #[cfg_attr(
-            feature = "schema",
-            schemars(with = "crate::with_text::WithText<InapplicableReason>")
-        )]
+        #[serde(with = "with_text::WithText::<InapplicableReason>")]
         reason: InapplicableReason,
     },
     /// The kernel moves the memory of the shield's programs.
