@@ -1,7 +1,7 @@
 //! [`AppliedPlan`] and [`UndoneShield`] → blocks: the changes grouped by tunable, what was not
 //! changed and why, and the next commands. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine};
+use super::blocks::{ReportBlock, Table, TableCell, TableHead, TextLine};
 use super::plan::{boot_advice, left_alone, warnings};
 use super::verdict::more_line;
 use crate::change::{Change, Outcome};
@@ -9,7 +9,7 @@ use crate::documents::applied::{
     AppliedPlan, AppliedPolicy, AppliedShield, AppliedStep, ChangeFate, ShieldNote, UndoneShield,
     UndoneStep,
 };
-use crate::documents::count_text::many;
+use crate::documents::count_text::{joined, many};
 use crate::documents::plan::{Plan, Shield};
 use std::collections::BTreeMap;
 
@@ -44,9 +44,9 @@ fn result_blocks(applied: &AppliedPlan, plan: &Plan) -> Vec<ReportBlock> {
         let result = if only_saved { "saved".to_owned() } else { count_outcomes(&steps) };
         [tunable, &result].map(TableCell::new).to_vec()
     });
-    let columns = ["tunable", "result"].map(TableColumn::words).to_vec();
-    let results = Table::new("Changes", columns, rows.collect()).with_head(TableHead::Hidden);
-    let mut blocks = vec![ReportBlock::Lines(vec![shield_line(&applied.shield)])];
+    let results =
+        Table::new("Changes", ["tunable", "result"], rows.collect()).with_head(TableHead::Hidden);
+    let mut blocks = vec![ReportBlock::line(shield_line(&applied.shield))];
     blocks.extend(results.into_block());
     blocks.extend(warnings(plan));
     let notes = applied.steps.iter().filter_map(|step| {
@@ -90,8 +90,10 @@ pub fn script_blocks(plan: &Plan) -> Vec<ReportBlock> {
 
 fn next_commands(next: [(&str, &str); 3]) -> ReportBlock {
     let rows = next.map(|(command, what)| vec![TableCell::code(command), TableCell::new(what)]);
-    let columns = ["command", "what it does"].map(TableColumn::words).to_vec();
-    ReportBlock::Table(Table::new("Next", columns, rows.to_vec()).with_head(TableHead::Caption))
+    ReportBlock::Table(
+        Table::new("Next", ["command", "what it does"], rows.to_vec())
+            .with_head(TableHead::Caption),
+    )
 }
 
 /// The shielded CPUs and the others.
@@ -158,9 +160,9 @@ fn refusals(steps: &[AppliedStep]) -> Vec<ReportBlock> {
         by_reason.into_iter().map(|((tunable, reason), subjects)| match subjects.as_slice() {
             [only] => format!("{tunable}: {reason}: {only}"),
             all => {
-                let first: Vec<&str> = all.iter().take(3).copied().collect();
+                let first = all.iter().take(3);
                 let more = if all.len() > 3 { ", …" } else { "" };
-                format!("{tunable}: {reason} ({} times): {}{more}", all.len(), first.join(", "))
+                format!("{tunable}: {reason} ({} times): {}{more}", all.len(), joined(first, ", "))
             }
         });
     short_section("Refused", lines.collect())
@@ -170,12 +172,12 @@ fn refusals(steps: &[AppliedStep]) -> Vec<ReportBlock> {
 fn short_section(title: &str, lines: Vec<String>) -> Vec<ReportBlock> {
     let more = more_line(lines.len(), LINES_MAX, "more");
     let lines = lines.into_iter().take(LINES_MAX).map(TextLine::new);
-    ReportBlock::section(title, lines.chain(more).collect())
+    ReportBlock::section(title, lines.chain(more))
 }
 
 /// The blocks of a shield that was taken down.
 pub(super) fn undone_blocks(undone: &UndoneShield) -> Vec<ReportBlock> {
-    let line = |text: String| ReportBlock::Lines(vec![TextLine::new(text)]);
+    let line = |text: String| ReportBlock::line(TextLine::new(text));
     if undone.other_boot {
         let shield = undone.shield.as_ref();
         let what =

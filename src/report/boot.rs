@@ -1,7 +1,7 @@
 //! The boot documents → blocks. Pure.
 
 use super::blocks::{
-    LineKind, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
+    LineKind, ReportBlock, Table, TableCell, TableHead, TextLine, TextPart, TextTone,
 };
 use super::every_boot::enabled_line;
 use super::lint::lint_blocks;
@@ -18,7 +18,7 @@ use crate::documents::plan::named;
 #[must_use]
 pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
     let title = TextLine::new(format!("Prepare {} at boot", named(&plan.cpus)));
-    let why = plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
+    let why = plan.why.iter().map(|why| TextLine::new(why).below());
     let mut blocks = vec![ReportBlock::Lines([title].into_iter().chain(why).collect())];
     blocks.extend(parameters(plan));
     let substitutes = plan.parameters.iter().filter_map(|parameter| {
@@ -27,14 +27,14 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
         Some(TextLine::new(format!("{word}: the tunable {substitute} does this at runtime")))
     });
     let title = "Without a reboot, on the running kernel";
-    blocks.extend(ReportBlock::section(title, substitutes.collect()));
+    blocks.extend(ReportBlock::section(title, substitutes));
     blocks.extend(boot_menu(plan));
-    let changes = plan.entries.iter().flat_map(entry_change).collect();
+    let changes = plan.entries.iter().flat_map(entry_change);
     blocks.extend(ReportBlock::section("Command lines", changes));
     let spared = plan.spared.iter().map(|entry| {
         TextLine::new(format!("{} ({}): {}", entry.title, entry.place, entry.purpose))
     });
-    blocks.extend(ReportBlock::section("Entries that never get the parameters", spared.collect()));
+    blocks.extend(ReportBlock::section("Entries that never get the parameters", spared));
     blocks.extend(foreign_words(&plan.foreign));
     blocks.extend(skipped_and_notes(plan));
     let instructions = plan.instructions.iter().map(|line| match line.starts_with(' ') {
@@ -42,7 +42,7 @@ pub fn boot_plan_blocks(plan: &BootPlan) -> Vec<ReportBlock> {
         true => TextLine::verbatim(line),
         false => TextLine::new(line),
     });
-    blocks.extend(ReportBlock::section("By hand", instructions.collect()));
+    blocks.extend(ReportBlock::section("By hand", instructions));
     blocks
 }
 
@@ -68,8 +68,8 @@ fn entry_change(change: &EntryChange) -> Vec<TextLine> {
 
 /// The parameters that other programs have set, and how to remove them.
 fn foreign_words(words: &[ForeignWord]) -> Vec<ReportBlock> {
-    let lines = words.iter().map(|word| TextLine::new(word.to_string()));
-    ReportBlock::section("Set by other programs or by hand", lines.collect())
+    let lines = words.iter().map(TextLine::new);
+    ReportBlock::section("Set by other programs or by hand", lines)
 }
 
 /// The parameters, and whether they are already in force.
@@ -90,8 +90,7 @@ fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
             TableCell::new(state),
         ]
     });
-    let columns = ["parameter", "why", "state"].map(TableColumn::words).to_vec();
-    let table = Table::new("Kernel parameters", columns, rows.collect());
+    let table = Table::new("Kernel parameters", ["parameter", "why", "state"], rows.collect());
     match table.with_head(TableHead::Caption).into_block() {
         Some(table) => vec![table],
         None => {
@@ -108,7 +107,7 @@ fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
 fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
     let Some(loader) = &plan.loader else {
         let none = TextLine::new("No boot loader that cpushield supports was found");
-        return vec![ReportBlock::Space, ReportBlock::Lines(vec![none])];
+        return vec![ReportBlock::Space, ReportBlock::line(none)];
     };
     let rows = plan.kernels.iter().map(|kernel| {
         let kind = match (kernel.realtime_kind, kernel.realtime) {
@@ -122,9 +121,9 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
         };
         vec![TableCell::new(&kernel.version), TableCell::new(fate), TableCell::new(kind)]
     });
-    let columns = ["kernel", "what happens to it", "kind"].map(TableColumn::words).to_vec();
     let title = format!("Kernels in the boot menu ({loader})");
-    let table = Table::new(title, columns, rows.collect()).with_head(TableHead::Caption);
+    let table = Table::new(title, ["kernel", "what happens to it", "kind"], rows.collect())
+        .with_head(TableHead::Caption);
     let mut notes = Vec::new();
     if plan.covers_later && !plan.parameters.is_empty() {
         let fate = later_kernel(plan.loader.as_deref(), &plan.rule, needs_nohz_full(plan));
@@ -167,18 +166,16 @@ fn needs_nohz_full(plan: &BootPlan) -> bool {
 fn skipped_and_notes(plan: &BootPlan) -> Vec<ReportBlock> {
     let (off, skipped): (Vec<_>, Vec<_>) =
         plan.skipped.iter().partition(|it| it.reason.is_on_request());
-    let rows = skipped
-        .iter()
-        .map(|it| vec![TableCell::new(&it.name), TableCell::new(it.reason.to_string())]);
-    let columns = ["parameter", "why it is not used"].map(TableColumn::words).to_vec();
-    let table = Table::new("Not used", columns, rows.collect()).with_head(TableHead::Caption);
+    let rows = skipped.iter().map(|it| vec![TableCell::new(&it.name), TableCell::new(&it.reason)]);
+    let table = Table::new("Not used", ["parameter", "why it is not used"], rows.collect())
+        .with_head(TableHead::Caption);
     let mut blocks: Vec<ReportBlock> = table.into_block().into_iter().collect();
     let names: Vec<&str> = off.iter().map(|skip| skip.name.as_str()).collect();
     let names = (!names.is_empty()).then(|| TextLine::new(names.join(", ")));
     let title = "Off by default (--on NAME)";
-    blocks.extend(ReportBlock::section(title, names.into_iter().collect()));
-    let warnings = plan.warnings.iter().map(|warning| TextLine::new(warning.to_string()));
-    blocks.extend(ReportBlock::section("Note", warnings.collect()));
+    blocks.extend(ReportBlock::section(title, names));
+    let warnings = plan.warnings.iter().map(TextLine::new);
+    blocks.extend(ReportBlock::section("Note", warnings));
     blocks
 }
 
@@ -188,7 +185,7 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     let words = written.words.join(" ");
     if written.words.is_empty() {
         let nothing = "Nothing to write: the chosen kernels already have every parameter";
-        return vec![ReportBlock::Lines(vec![TextLine::new(nothing)])];
+        return vec![ReportBlock::line(TextLine::new(nothing))];
     }
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
     let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
@@ -277,7 +274,7 @@ pub fn boot_trial_blocks(end: &TrialEnd) -> Vec<ReportBlock> {
         }
         SettledAs::TakenBack => (TextTone::Bad, "The trial failed; every boot file was restored"),
     };
-    vec![ReportBlock::Lines(vec![TextLine::remark(tone, what, &end.why)])]
+    vec![ReportBlock::line(TextLine::remark(tone, what, &end.why))]
 }
 
 /// The blocks of `cpushield boot undo`.
@@ -285,7 +282,7 @@ pub fn boot_trial_blocks(end: &TrialEnd) -> Vec<ReportBlock> {
 pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock> {
     let Some(undone) = undone else {
         let nothing = TextLine::new("Nothing to undo: no boot parameters are written.");
-        return vec![ReportBlock::Lines(vec![nothing])];
+        return vec![ReportBlock::line(nothing)];
     };
     let mut lines = vec![TextLine::new("Boot files:")];
     lines.extend(undone.files.iter().map(|(file, fate)| {
@@ -299,7 +296,7 @@ pub fn boot_undone_blocks(undone: Option<&RemovedParameters>) -> Vec<ReportBlock
         };
         TextLine::new(format!("{file}: {fate}")).below()
     }));
-    lines.extend(undone.notes.iter().map(|note| TextLine::new(note.to_string()).below()));
+    lines.extend(undone.notes.iter().map(|note| TextLine::new(note).below()));
     lines.push(TextLine::new("The running kernel keeps its parameters until the next boot."));
     vec![ReportBlock::Lines(lines)]
 }
@@ -427,7 +424,7 @@ fn history(status: &BootStatus) -> Vec<ReportBlock> {
     });
     ReportBlock::section(
         "Changes (`boot undo` restores the files from before the first change)",
-        lines.collect(),
+        lines,
     )
 }
 
@@ -442,8 +439,8 @@ fn boot_words(status: &BootStatus) -> Table {
         let [written, booted] = [word.written, word.booted].map(Some).map(TableCell::yes_or_no);
         vec![TableCell::code(&word.word), written, booted, force]
     });
-    let columns = ["wanted", "written", "booted", "in force"].map(TableColumn::words).to_vec();
-    Table::new("Boot parameters", columns, rows.collect()).with_head(TableHead::Names)
+    Table::new("Boot parameters", ["wanted", "written", "booted", "in force"], rows.collect())
+        .with_head(TableHead::Names)
 }
 
 /// The blocks of `cpushield boot apply --dry-run`: the files to write. `None`: there are none.
@@ -451,7 +448,7 @@ fn boot_words(status: &BootStatus) -> Table {
 pub fn boot_recipe_blocks(recipe: Option<&BootFilePlan>) -> Vec<ReportBlock> {
     let Some(recipe) = recipe else {
         let nothing = "# nothing to write: every parameter is already present";
-        return vec![ReportBlock::Lines(vec![TextLine::new(nothing)])];
+        return vec![ReportBlock::line(TextLine::new(nothing))];
     };
     let mut lines = vec!["# dry run: nothing was changed".to_owned()];
     for edit in &recipe.edits {

@@ -22,16 +22,10 @@ pub fn blocks(comparison: &Comparison) -> Vec<ReportBlock> {
         blocks.push(ReportBlock::Lines(vec![headline(pair), runs]));
         blocks.extend([ReportBlock::Space, ReportBlock::Table(figures(pair))]);
         blocks.extend([ReportBlock::Space, ReportBlock::Lines(remarks(pair))]);
-        let items: Vec<String> = pair.doubts.iter().map(ToString::to_string).collect();
-        if !items.is_empty() {
-            let title = format!("Doubtful: {} against {}", pair.other, pair.base);
-            blocks.push(ReportBlock::Doubts { title, items });
-        }
+        let title = format!("Doubtful: {} against {}", pair.other, pair.base);
+        blocks.extend(ReportBlock::doubts(title, &pair.doubts));
     }
-    let items: Vec<String> = comparison.doubts().collect();
-    if !items.is_empty() {
-        blocks.push(ReportBlock::Doubts { title: "Doubtful runs".to_owned(), items });
-    }
+    blocks.extend(ReportBlock::doubts("Doubtful runs", comparison.doubts()));
     blocks
 }
 

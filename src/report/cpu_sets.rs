@@ -1,6 +1,7 @@
 //! [`MaskDocument`] → lines. Pure.
 
 use super::blocks::{ReportBlock, TextLine};
+use crate::documents::count_text::joined;
 use crate::documents::cpu_sets::{CpuSetSpellings, MaskDocument};
 
 /// The blocks of `cpushield mask`: a line for each set below the names of the columns. Programs
@@ -16,7 +17,7 @@ pub fn cpu_set_blocks(document: &MaskDocument) -> Vec<ReportBlock> {
     });
     let lines = rows.iter().map(|row| {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<String>>().join("  ").trim_end().to_owned()
+        joined(cells, "  ").trim_end().to_owned()
     });
     let ambiguous = document.sets.iter().filter_map(|set| Some((set, set.as_mask.as_ref()?)));
     let ambiguous = ambiguous.map(|(set, as_mask)| {

@@ -7,7 +7,7 @@ use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
 };
 use super::table::span;
-use crate::documents::count_text::many;
+use crate::documents::count_text::{joined, many};
 use crate::documents::experiment::{
     BestRow, DryRun, EffectMeaning, Experiment, ExperimentSetup, ExperimentState, OptionEffect,
     RankedFigure,
@@ -26,28 +26,15 @@ pub fn blocks(experiment: &Experiment) -> Vec<ReportBlock> {
         ReportBlock::Table(matrix(experiment)),
         ReportBlock::Lines(legend(experiment)),
     ];
-    let averages = averages(experiment);
-    if !averages.rows.is_empty() {
-        blocks.push(ReportBlock::Table(averages));
-    }
-    let items = doubts(experiment);
-    if !items.is_empty() {
-        let title = "Doubtful or not measured".to_owned();
-        blocks.push(ReportBlock::Doubts { title, items });
-    }
-    let price = price(experiment);
-    if !price.rows.is_empty() {
-        blocks.push(ReportBlock::Table(price));
-    }
+    blocks.extend(averages(experiment).into_block());
+    blocks.extend(ReportBlock::doubts("Doubtful or not measured", doubts(experiment)));
+    blocks.extend(price(experiment).into_block());
     if !experiment.best.is_empty() {
         let best = experiment.best.iter().map(|best| describe_best(experiment, best));
         blocks.push(ReportBlock::Heading("Best configurations".to_owned()));
         blocks.push(ReportBlock::Lines(best.collect()));
     }
-    let effects = effects(experiment);
-    if !effects.rows.is_empty() {
-        blocks.push(ReportBlock::Table(effects));
-    }
+    blocks.extend(effects(experiment).into_block());
     if !experiment.notes.is_empty() {
         let notes = experiment.notes.iter();
         let notes = notes.map(|note| TextLine::remark(TextTone::Plain, "note", note));
@@ -80,13 +67,13 @@ pub fn dry_run_blocks(dry_run: &DryRun) -> Vec<ReportBlock> {
         } else {
             boot.boot.to_string()
         };
-        let rows: Vec<String> = boot.rows.iter().map(usize::to_string).collect();
-        lines.push(TextLine::new(format!("{parameters}: {}", rows.join(" "))).below());
+        let rows = boot.rows.iter();
+        lines.push(TextLine::new(format!("{parameters}: {}", joined(rows, " "))).below());
     }
     if !dry_run.skipped.is_empty() {
         // A name may contain commas.
-        let rows: Vec<String> = dry_run.skipped.iter().map(|name| format!("{name:?}")).collect();
-        let skipped = format!("not run without --reboot: {}", rows.join(", "));
+        let rows = dry_run.skipped.iter().map(|name| format!("{name:?}"));
+        let skipped = format!("not run without --reboot: {}", joined(rows, ", "));
         lines.push(TextLine::new(skipped).below());
     }
     lines.extend(describe_candidates(dry_run));
@@ -181,7 +168,7 @@ fn matrix(experiment: &Experiment) -> Table {
     let mut rows = Vec::new();
     for (n, row) in experiment.rows.iter().enumerate() {
         let mut cells = vec![TableCell::new(&row.name)];
-        cells.extend(several.then(|| TableCell::new(row.cpus.to_string())));
+        cells.extend(several.then(|| TableCell::new(&row.cpus)));
         cells.extend(tracks.iter().map(|track| worst_cell(experiment, n, *track)));
         rows.push(cells);
         let least: Vec<String> =

@@ -22,7 +22,7 @@ impl FixReport {
         for (n, round) in (1..).zip(&self.rounds) {
             let mut line = round.summary();
             line.parts.insert(0, TextPart::new(format!("Round {n}: ")));
-            blocks.push(ReportBlock::Lines(vec![line]));
+            blocks.push(ReportBlock::line(line));
             if n < self.rounds.len() {
                 blocks.extend(round.run().remaining("Interruptions", ROWS_MAX));
             }
@@ -71,13 +71,13 @@ impl FixReport {
         let remains = Table::new("What remains", columns, remains.collect());
         let lacks = self.lacks.iter().map(|part| {
             let MissingPart { tunable, subject, why } = part;
-            vec![TableCell::new(tunable), TableCell::code(subject), TableCell::new(why.to_string())]
+            vec![TableCell::new(tunable), TableCell::code(subject), TableCell::new(why)]
         });
         let mut columns = ["tunable", "setting"].map(TableColumn::words).to_vec();
         columns.push(TableColumn::remarks("why"));
         let lacks = Table::new("What the shield lacks", columns, lacks.collect());
         let tables = [remains, lacks].into_iter().filter_map(Table::into_block);
-        [ReportBlock::Lines(vec![end])].into_iter().chain(tables).collect()
+        [ReportBlock::line(end)].into_iter().chain(tables).collect()
     }
 }
 
@@ -117,10 +117,10 @@ impl FixRound {
             let (tunable, subject) = (TableCell::new(&fix.tunable), TableCell::code(&fix.subject));
             vec![tunable, subject, TableCell::toned(tone, word), TableCell::new(why)]
         });
-        let columns = ["tunable", "setting", "result", "why"].map(TableColumn::words).to_vec();
-        let table = Table::new("Fixes", columns, rows.collect()).without_empty_columns();
+        let table = Table::new("Fixes", ["tunable", "setting", "result", "why"], rows.collect())
+            .without_empty_columns();
         let more = verdict::more_line(fixes.count(), ROWS_MAX, "more").map(TextLine::below);
-        let more = more.map(|line| ReportBlock::Lines(vec![line]));
+        let more = more.map(|line| ReportBlock::line(line));
         table.into_block().into_iter().chain(more).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Free CPUs → blocks: the CPUs in no shield, by node and cache, and what has the others. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextLine};
+use super::blocks::{ReportBlock, Table, TableCell, TextLine};
 use super::machine::size;
 use crate::documents::free_cpus::{CpuHolding, FreeCpus, FreeGroup};
 use crate::documents::plan::named;
@@ -12,10 +12,12 @@ pub fn blocks(found: &FreeCpus) -> Vec<ReportBlock> {
         true => "Free: none.".to_owned(),
         false => format!("Free: {}.", named(&found.free)),
     };
-    let mut blocks = vec![ReportBlock::Lines(vec![TextLine::new(first)])];
+    let mut blocks = vec![ReportBlock::line(TextLine::new(first))];
     let rows = found.groups.iter().map(group_cells);
-    let columns = ["node", "last-level cache", "free"].map(TableColumn::words).to_vec();
-    blocks.extend(Table::new("By node and cache", columns, rows.collect()).into_block());
+    blocks.extend(
+        Table::new("By node and cache", ["node", "last-level cache", "free"], rows.collect())
+            .into_block(),
+    );
     blocks.extend(holdings("Not free", &found.taken));
     blocks.extend(holdings("Free, but isolated by the kernel", &found.isolated));
     blocks
@@ -34,6 +36,5 @@ fn holdings(title: &str, holdings: &[CpuHolding]) -> Option<ReportBlock> {
     let rows = holdings
         .iter()
         .map(|it| [named(&it.cpus), it.holder.to_string()].map(TableCell::new).to_vec());
-    let columns = ["CPUs", "by"].map(TableColumn::words).to_vec();
-    Table::new(title, columns, rows.collect()).into_block()
+    Table::new(title, ["CPUs", "by"], rows.collect()).into_block()
 }

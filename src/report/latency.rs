@@ -8,6 +8,7 @@ use super::blocks::{
 use super::limits::{limit_block, limit_row};
 use super::table::{span, span_or_dash};
 use super::verdict::describe_remedy;
+use crate::documents::count_text::joined;
 use crate::documents::evidence::{Gate, GateFinding, TimeBreakdown, TimeShare};
 use crate::documents::latency::{
     LatencyDoubt, LatencyMeasurement, MeasuredPower, ThreadSeries, WorstLatency, memory_size,
@@ -32,13 +33,10 @@ pub struct LatencyRun<'a> {
 #[must_use]
 pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
     let runs = [LatencyRun { name: "", latency }];
-    let mut blocks = vec![ReportBlock::Lines(vec![headline(latency)])];
+    let mut blocks = vec![ReportBlock::line(headline(latency))];
     blocks.extend(thread_blocks(&runs));
     blocks.extend(background_blocks(&runs));
-    let items: Vec<String> = latency.every_doubt().iter().map(ToString::to_string).collect();
-    if !items.is_empty() {
-        blocks.push(ReportBlock::Doubts { title: "Doubtful".to_owned(), items });
-    }
+    blocks.extend(ReportBlock::doubts("Doubtful", latency.every_doubt()));
     let rows = latency.gates.iter().map(|gate| limit_row("", gate, &measured_value(gate)));
     blocks.extend(limit_block(rows.collect()));
     blocks
@@ -192,7 +190,7 @@ fn threads(runs: &[LatencyRun<'_>]) -> Table {
             rows.push(row);
         }
     }
-    Table { caption: "Latencies of each thread".to_owned(), columns, rows, ..Table::default() }
+    Table::new("Latencies of each thread", columns, rows)
 }
 
 /// A time span; `-` for a percentile that needs more samples.
@@ -221,7 +219,7 @@ fn over_limits(runs: &[LatencyRun<'_>]) -> Table {
             }));
         }
     }
-    Table { caption: "Latencies over a limit".to_owned(), columns, rows, ..Table::default() }
+    Table::new("Latencies over a limit", columns, rows)
 }
 
 /// The longest latencies of all threads with their times and, where traced, their causes.
@@ -245,7 +243,7 @@ fn longest(runs: &[LatencyRun<'_>]) -> Table {
         [_] => "The longest latencies".to_owned(),
         _ => format!("The longest latencies, up to {LONGEST_MAX} of each run"),
     };
-    Table { caption, columns, rows, ..Table::default() }
+    Table::new(caption, columns, rows)
 }
 
 /// What ran on the CPU while a thread waited.
@@ -324,20 +322,18 @@ fn loads(runs: &[LatencyRun<'_>]) -> Table {
     for run in runs {
         rows.extend(run.latency.loads.iter().map(|load| {
             let unit = if load.unit == BYTES { BYTES } else { "" };
-            #[expect(clippy::cast_precision_loss, reason = "the text rounds it")]
-            let count = load.count.map(|n| n as f64);
             vec![
                 TableCell::new(run.name),
                 TableCell::new(&load.name),
-                TableCell::new(load.cpus.to_string()),
-                amount_or_unknown(count, &load.unit),
+                TableCell::new(&load.cpus),
+                amount_or_unknown(load.count.map(|n| n as f64), &load.unit),
                 amount_or_unknown(load.per_s, unit),
             ]
         }));
     }
     let mut columns = ["run", "load", "on CPU"].map(TableColumn::words).to_vec();
     columns.extend(["work", "per second"].map(TableColumn::numbers));
-    Table { caption: "Loads".to_owned(), columns, rows, ..Table::default() }
+    Table::new("Loads", columns, rows)
 }
 
 /// What each program does; the parts of one program are described once.
@@ -371,9 +367,7 @@ pub(super) fn amount(number: f64, unit: &str) -> String {
     };
     let words = match unit {
         BYTES => format!("{letter}B"),
-        unit => {
-            [letter, unit].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
-        }
+        unit => joined([letter, unit].into_iter().filter(|word| !word.is_empty()), " "),
     };
     format!("{number:.digits$} {words}").trim_end().to_owned()
 }
@@ -393,7 +387,7 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
         ("spin read", spin_read),
         ("processor", |latency| TableCell::known(latency.setting.processor.clone())),
         ("kernel", kernel),
-        ("CPUs online", |latency| TableCell::new(latency.setting.online.to_string())),
+        ("CPUs online", |latency| TableCell::new(&latency.setting.online)),
         ("hypervisor", |latency| {
             TableCell::new(latency.setting.hypervisor.as_deref().unwrap_or("none"))
         }),

@@ -1,6 +1,6 @@
 //! The limits of observations and measurements → one table. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TextTone};
+use super::blocks::{ReportBlock, Table, TableCell, TextTone};
 use crate::documents::evidence::Gate;
 use std::fmt::Display;
 
@@ -17,6 +17,7 @@ pub fn limit_row<R: Display>(name: &str, gate: &Gate<R>, found: &str) -> Vec<Tab
 
 /// The limits of some runs; `None` when there are none.
 pub fn limit_block(rows: Vec<Vec<TableCell>>) -> Option<ReportBlock> {
-    let columns = ["run", "limit", "found", "held", "why"].map(TableColumn::words).to_vec();
-    Table::new("Limits", columns, rows).without_empty_columns().into_block()
+    Table::new("Limits", ["run", "limit", "found", "held", "why"], rows)
+        .without_empty_columns()
+        .into_block()
 }

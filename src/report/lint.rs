@@ -7,9 +7,9 @@ use crate::documents::boot::{CommandLineLint, LintFinding};
 #[must_use]
 pub fn lint_blocks(findings: &[LintFinding]) -> Vec<ReportBlock> {
     let lines = findings.iter().flat_map(|finding| {
-        [TextLine::new(finding.to_string()), TextLine::new(finding.advice()).below().below()]
+        [TextLine::new(finding), TextLine::new(finding.advice()).below().below()]
     });
-    ReportBlock::section("Kernel command line", lines.collect())
+    ReportBlock::section("Kernel command line", lines)
 }
 
 /// The blocks of `cpushield survey --lint`.
@@ -18,7 +18,7 @@ pub fn command_line_blocks(lint: &CommandLineLint) -> Vec<ReportBlock> {
     match lint.findings.is_empty() {
         true => {
             let good = TextLine::remark(TextTone::Good, "Kernel command line", "no problem found");
-            vec![ReportBlock::Lines(vec![good])]
+            vec![ReportBlock::line(good)]
         }
         false => lint_blocks(&lint.findings),
     }

@@ -1,11 +1,11 @@
 //! Survey → blocks: its identity, the topology of its CPUs, what is isolated, what
 //! conflicts with a shield, and what could not be read. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::blocks::{ReportBlock, Table, TableCell, TableHead, TextLine, TextTone};
 use super::isolated_now::isolation_lines;
 use super::lint::lint_blocks;
 use crate::documents::boot::LintFinding;
-use crate::documents::count_text::many;
+use crate::documents::count_text::{joined, many};
 use crate::documents::machine::{
     CgroupMode, CoreKind, IdleState, IdleStates, Irq, IrqMovability, Machine, SurveyFinding,
     Topology,
@@ -43,7 +43,7 @@ pub fn blocks_with_readiness(machine: &Machine, findings: &[LintFinding]) -> Vec
     let mut blocks = with_verdict(tone, &readiness.to_string(), blocks(machine, findings));
     if let Some(next) = readiness.next_step() {
         let next = TextLine::remark(TextTone::Plain, "Next", next);
-        blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![next])]);
+        blocks.extend([ReportBlock::Space, ReportBlock::line(next)]);
     }
     blocks
 }
@@ -72,7 +72,7 @@ pub fn blocks_without_verdict(
 }
 
 fn with_verdict(tone: TextTone, verdict: &str, blocks: Vec<ReportBlock>) -> Vec<ReportBlock> {
-    let verdict = ReportBlock::Lines(vec![TextLine::remark(tone, "Verdict", verdict)]);
+    let verdict = ReportBlock::line(TextLine::remark(tone, "Verdict", verdict));
     [verdict].into_iter().chain(blocks).collect()
 }
 
@@ -86,8 +86,7 @@ pub fn facts(machine: &Machine) -> ReportBlock {
         ("Tracing", tracing(machine)),
     ];
     let rows = rows.map(|(name, text)| [name, &text].map(TableCell::new).to_vec());
-    let columns = ["property", "value"].map(TableColumn::words).to_vec();
-    let table = Table::new("Machine", columns, rows.to_vec());
+    let table = Table::new("Machine", ["property", "value"], rows.to_vec());
     ReportBlock::Table(table.with_head(TableHead::Caption))
 }
 
@@ -97,15 +96,12 @@ pub fn background(machine: &Machine) -> Vec<ReportBlock> {
     blocks.extend(ReportBlock::section("What runs", activity(machine)));
     blocks.extend(findings("Conflicts with a shield", &machine.conflicts));
     blocks.extend(findings("Firmware and hardware", &machine.firmware));
-    if !machine.notes.is_empty() {
-        let items = machine.notes.iter().map(|note| format!("{}: {}", note.what, note.why));
-        let title = "What could not be read".to_owned();
-        blocks.push(ReportBlock::Doubts { title, items: items.collect() });
-    }
+    let unread = machine.notes.iter().map(|note| format!("{}: {}", note.what, note.why));
+    blocks.extend(ReportBlock::doubts("What could not be read", unread));
     if !machine.unobserved.is_empty() {
         let names = machine.unobserved.join(", ");
         let line = format!("Could not be observed: {names}");
-        blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![TextLine::new(line)])]);
+        blocks.extend([ReportBlock::Space, ReportBlock::line(TextLine::new(line))]);
     }
     blocks
 }
@@ -193,7 +189,7 @@ fn idle_states(IdleStates { cpus, states }: &IdleStates, several: bool) -> Strin
         format!("{name} {latency_us} µs{remark}")
     });
     let cpus = if several { format!(" of CPU {cpus}:") } else { String::new() };
-    format!("idle states{cpus} {}", states.collect::<Vec<_>>().join(", "))
+    format!("idle states{cpus} {}", joined(states, ", "))
 }
 
 fn tracing(machine: &Machine) -> String {
@@ -351,9 +347,8 @@ fn cluster_rows(
         return vec![(all, format!("{what}{clusters}{}{each}", shape.l2))];
     }
     let rows = groups.iter().map(|group| {
-        let sets: Vec<String> = cores_in(topology, group).iter().map(ToString::to_string).collect();
         // With several cores of several threads, the row shows which threads are one core.
-        let pairs = format!(" ({})", sets.join(" | "));
+        let pairs = format!(" ({})", joined(cores_in(topology, group), " | "));
         let pairs = if !alone && shape.threads > 1 { &pairs } else { "" };
         (group.clone(), format!("{}{pairs}{}", shape.describe(shape.cores), shape.l2))
     });
@@ -394,7 +389,6 @@ fn list(cpus: &CpuSet) -> String {
 
 /// KiB as `48 KiB`, `1.25 MiB`, `30.9 GiB`.
 pub(super) fn size(kib: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let mib = kib as f64 / 1024.0;
     let (value, unit) = match kib {
         0..1024 => return format!("{kib} KiB"),
@@ -470,7 +464,7 @@ fn interrupts(machine: &Machine) -> Vec<TextLine> {
 
 /// The first names, and how many more there are. The document has all of them.
 fn shorten(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let shown = joined(names.iter().take(NAMES_MAX), ", ");
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -486,5 +480,5 @@ fn findings(title: &str, findings: &[SurveyFinding]) -> Vec<ReportBlock> {
         };
         [TextLine::new(seen), TextLine::new(&finding.advice).below().below()]
     });
-    ReportBlock::section(title, lines.collect())
+    ReportBlock::section(title, lines)
 }

@@ -10,7 +10,7 @@ pub fn moved_blocks(moved: &[MovedProcess], destination: &str) -> Vec<ReportBloc
     let lines = moved.iter().flat_map(|MovedProcess { tid, comm, threads, cpus, notes }| {
         let threads = many(*threads, "thread");
         let line = format!("{tid} ({comm}, {threads}) is {destination}, on CPU {cpus}");
-        let notes = notes.iter().map(|note| TextLine::new(note.to_string()).below());
+        let notes = notes.iter().map(|note| TextLine::new(note).below());
         [TextLine::new(line)].into_iter().chain(notes)
     });
     vec![ReportBlock::Lines(lines.collect())]

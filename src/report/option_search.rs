@@ -6,7 +6,7 @@ use super::blocks::{
 };
 use super::experiment::{environment, long_span};
 use super::table::span;
-use crate::documents::count_text::many;
+use crate::documents::count_text::{joined, many};
 use crate::documents::experiment::{Difference, DifferenceRole, ExperimentRow, ExperimentState};
 use crate::documents::option_search::{
     FixedOption, GoalDecision, OptionFate, OptionSearch, OptionState, SearchDryRun, SearchEnd,
@@ -91,7 +91,7 @@ fn result(search: &OptionSearch) -> Vec<TextLine> {
         SearchKind::Between { .. } => "Culprits: ",
     };
     let mut lines = vec![TextLine::of(vec![TextPart::new(label), TextPart::toned(tone, word)])];
-    lines.extend(search.end.iter().map(|end| TextLine::new(end.to_string()).below()));
+    lines.extend(search.end.iter().map(|end| TextLine::new(end).below()));
     lines
 }
 
@@ -124,11 +124,7 @@ fn option_row(search: &OptionSearch, fate: &OptionFate) -> Vec<TableCell> {
             false => format!("with its good value (configuration {number}): {figures}"),
         }
     });
-    vec![
-        TableCell::new(fate.option.to_string()),
-        TableCell::toned(tone, word),
-        TableCell::new(evidence),
-    ]
+    vec![TableCell::new(&fate.option), TableCell::toned(tone, word), TableCell::new(evidence)]
 }
 
 /// `missed in 4 of 4, worst 3.1 ms`.
@@ -164,7 +160,7 @@ fn trials(search: &OptionSearch) -> Table {
             None => (TextTone::Doubt, "in progress"),
         };
         vec![
-            TableCell::new(number.to_string()),
+            TableCell::new(number),
             TableCell::new(&trial.name),
             TableCell::toned(tone, decision),
             TableCell::new(describe_trial(&search.goal, trial)),
@@ -191,7 +187,7 @@ fn differences(differences: &[Difference]) -> Option<ReportBlock> {
             _ => TextTone::Doubt,
         };
         vec![
-            TableCell::new(difference.what.to_string()),
+            TableCell::new(&difference.what),
             TableCell::known(difference.good.as_deref()),
             TableCell::known(difference.bad.as_deref()),
             TableCell::toned(tone, difference.role.to_string()),
@@ -226,14 +222,14 @@ fn row_text(row: &ExperimentRow) -> String {
     }
     if !row.tunables.is_empty() {
         let tunables = row.tunables.iter().map(|(name, on)| format!("{name} = {on}"));
-        lines.push(format!("tunables = {{ {} }}", tunables.collect::<Vec<_>>().join(", ")));
+        lines.push(format!("tunables = {{ {} }}", joined(tunables, ", ")));
     }
     if let Some(kernel) = &row.kernel {
         lines.push(format!("kernel = {kernel:?}"));
     }
     if !row.boot.is_empty() {
         let words = row.boot.iter().map(|word| format!("{word:?}"));
-        lines.push(format!("boot = [{}]", words.collect::<Vec<_>>().join(", ")));
+        lines.push(format!("boot = [{}]", joined(words, ", ")));
     }
     lines.join("\n")
 }

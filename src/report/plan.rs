@@ -2,7 +2,7 @@
 
 use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
 use crate::change::{Change, Risk};
-use crate::documents::count_text::many;
+use crate::documents::count_text::{joined, many};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::plan::{
     BootAdviceReason, Immovable, Plan, Shield, SkipReason, SkippedTunable, Step, StepReason, named,
@@ -61,7 +61,7 @@ pub fn left_alone(others: &[Shield]) -> Vec<ReportBlock> {
     let lines = others
         .iter()
         .map(|it| TextLine::new(format!("shield {} on {} is active", it.name, named(&it.cpus))));
-    ReportBlock::section("Not in the policy, so left alone", lines.collect())
+    ReportBlock::section("Not in the policy, so left alone", lines)
 }
 
 fn next_command(what: &str, on: PlannedMachine) -> [ReportBlock; 2] {
@@ -71,7 +71,7 @@ fn next_command(what: &str, on: PlannedMachine) -> [ReportBlock; 2] {
     };
     let next = format!("{what}{place}; with `--dry-run` it prints the commands");
     let next = TextLine::remark(TextTone::Plain, "Next", next);
-    [ReportBlock::Space, ReportBlock::Lines(vec![next])]
+    [ReportBlock::Space, ReportBlock::line(next)]
 }
 
 fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
@@ -79,7 +79,7 @@ fn plan_blocks(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
     let (cpus, rest) = (named(&shield.cpus), named(&shield.housekeeping));
     let closed = shield.closed_text();
     let shield = TextLine::new(format!("Shield: {cpus}. Housekeeping: {rest}.{closed}"));
-    let why = plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
+    let why = plan.why.iter().map(|why| TextLine::new(why).below());
     let operators = plan.operators.iter();
     let operators = operators.map(|it| TextLine::new(format!("Operators: {it}.")));
     let lines = [shield].into_iter().chain(why).chain(operators).chain(remaining_tick(plan));
@@ -111,7 +111,7 @@ fn remaining_tick(plan: &Plan) -> Option<TextLine> {
 pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
     let rows = plan.boot.iter().map(|advice| {
         let removes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
-        let reason = TableCell::new(advice.reason.to_string());
+        let reason = TableCell::new(&advice.reason);
         vec![TableCell::code(&advice.parameter), TableCell::new(removes.join(", ")), reason]
     });
     let mut columns = ["parameter", "removes"].map(TableColumn::words).to_vec();
@@ -137,30 +137,26 @@ pub fn skipped(plan: &Plan) -> Vec<ReportBlock> {
         .partition(|skipped| matches!(skipped.reason, SkipReason::SparesShields { .. }));
     let tables = [("Left out for other shields", spared), ("Not applicable here", not_applicable)];
     let tables = tables.into_iter().filter_map(|(title, skipped)| {
-        let rows = skipped
-            .iter()
-            .map(|s| vec![TableCell::new(&s.tunable), TableCell::new(s.reason.to_string())]);
-        let columns = ["tunable", "why it is not used"].map(TableColumn::words).to_vec();
-        let table = Table::new(title, columns, rows.collect());
+        let rows =
+            skipped.iter().map(|s| vec![TableCell::new(&s.tunable), TableCell::new(&s.reason)]);
+        let table = Table::new(title, ["tunable", "why it is not used"], rows.collect());
         table.with_head(TableHead::Caption).into_block()
     });
     let names: Vec<&str> = off.iter().map(|s| s.tunable.as_str()).collect();
     let names = (!names.is_empty()).then(|| TextLine::new(names.join(", ")));
-    let off = ReportBlock::section("Off by default (--on NAME)", names.into_iter().collect());
+    let off = ReportBlock::section("Off by default (--on NAME)", names);
     tables.chain(off).collect()
 }
 
 /// What `verify` cannot prove about the shield.
 fn unproven(plan: &Plan) -> Vec<ReportBlock> {
-    let limits = plan.unproven.iter().map(|limit| TextLine::new(limit.to_string()));
-    ReportBlock::section("What verify cannot prove here", limits.collect())
+    let limits = plan.unproven.iter().map(TextLine::new);
+    ReportBlock::section("What verify cannot prove here", limits)
 }
 
 /// What the user must know before applying the plan.
 pub fn warnings(plan: &Plan) -> Option<ReportBlock> {
-    let title = "Warnings about the plan".to_owned();
-    let items: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
-    (!items.is_empty()).then_some(ReportBlock::Doubts { title, items })
+    ReportBlock::doubts("Warnings about the plan", &plan.warnings)
 }
 
 fn changes(plan: &Plan, detail: PlanDetail) -> Vec<ReportBlock> {
@@ -214,7 +210,7 @@ fn every_step(title: String, steps: &[Step]) -> Vec<ReportBlock> {
         let change = TextLine::new(format!("{}: {}{now}", step.tunable, step.reason));
         [change, TextLine::command(step.change.shell()).below().below()]
     });
-    ReportBlock::section(title, lines.collect())
+    ReportBlock::section(title, lines)
 }
 
 /// A table of steps, summarized for each tunable.
@@ -234,8 +230,9 @@ fn steps_table(title: String, steps: &[&Step]) -> Vec<ReportBlock> {
             rows.push([name, &format!("{line}{risk}")].map(TableCell::new).to_vec());
         }
     }
-    let columns = ["tunable", "changes"].map(TableColumn::words).to_vec();
-    vec![ReportBlock::Table(Table::new(title, columns, rows).with_head(TableHead::Caption))]
+    vec![ReportBlock::Table(
+        Table::new(title, ["tunable", "changes"], rows).with_head(TableHead::Caption),
+    )]
 }
 
 /// Lines for the steps of one tunable: one line with a count for each kind of step.
@@ -313,7 +310,7 @@ fn last_name(dir: &str) -> &str {
 
 /// The first names, and the number of the others.
 fn list_names(names: &[String]) -> String {
-    let shown = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let shown = joined(names.iter().take(NAMES_MAX), ", ");
     match names.len().saturating_sub(NAMES_MAX) {
         0 => shown,
         more => format!("{shown} and {more} more"),
@@ -331,7 +328,7 @@ pub fn immovable(all: &[Immovable]) -> Vec<ReportBlock> {
         [reason, TextLine::new(list_names(&names)).below().below()]
     });
     let title = format!("Tasks and interrupts that cannot be moved: {}", all.len());
-    ReportBlock::section(title, lines.collect())
+    ReportBlock::section(title, lines)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead};
 use super::blocks::{TextLine, TextPart, TextTone};
 use super::every_boot::at_every_boot_line;
 use crate::documents::boot::AtEveryBoot;
+use crate::documents::count_text::joined;
 use crate::documents::shield_status::{
     OnCpu, ShieldState, ShieldStatus, ShieldSummary, ThreadRole,
 };
@@ -51,8 +52,8 @@ pub fn status_blocks(
     if status.unchecked.is_empty() {
         lines.extend(at_every_boot_line(at_every_boot));
     } else {
-        let parts: Vec<String> = status.unchecked.iter().map(ToString::to_string).collect();
-        let parts = parts.join(", ");
+        let parts = status.unchecked.iter();
+        let parts = joined(parts, ", ");
         let text = format!("Not checked (needs root): {parts}, and what is enabled at every boot");
         lines.push(TextLine::new(text));
     }
@@ -114,7 +115,7 @@ fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
             .below()
     });
     let mut blocks = vec![
-        ReportBlock::Lines(vec![head]),
+        ReportBlock::line(head),
         plain_table("Shield", ["fact", "value"], rows.collect()),
         ReportBlock::Lines(drift.collect()),
     ];
@@ -135,7 +136,7 @@ fn cpu_blocks(cpu: &OnCpu) -> Vec<ReportBlock> {
     if cpu.offline {
         let offline = TextLine::of(vec![TextPart::toned(TextTone::Doubt, "offline")]);
         let heading = ReportBlock::Heading(format!("CPU {}", cpu.cpu));
-        return vec![heading, ReportBlock::Lines(vec![offline.below()])];
+        return vec![heading, ReportBlock::line(offline.below())];
     }
     let protections =
         [("processes", &cpu.processes), ("interrupts", &cpu.interrupts), ("timer tick", &cpu.tick)];

@@ -11,19 +11,14 @@ pub enum Align {
     Right,
 }
 
-/// Lays out rows as a table without trailing blanks. Every line starts with `indent`.
-#[must_use]
-pub fn lay_out(indent: &str, columns: &[Align], rows: &[Vec<String>]) -> String {
-    fit(indent, columns, rows, usize::MAX)
-}
-
 /// Columns of words stay at least this wide where the table then fits.
 const NARROW: usize = 14;
 /// Columns of words are never narrower than this.
 const NARROWEST: usize = 6;
 
-/// Lays out rows like [`lay_out`], no wider than `width` where that is possible: it narrows the
-/// widest columns of words and wraps their cells.
+/// Lays out rows as a table without trailing blanks. Every line starts with `indent`. No line is
+/// wider than `width` where that is possible: it narrows the widest columns of words and wraps
+/// their cells.
 #[must_use]
 pub fn fit(indent: &str, columns: &[Align], rows: &[Vec<String>], width: usize) -> String {
     fit_rows(indent, columns, rows, width).concat()
@@ -216,7 +211,6 @@ pub fn fold(text: &str, width: usize) -> String {
 /// A time span in the unit that fits: `812 ns`, `4.1 µs`, `3.92 ms`, `29.88 s`.
 #[must_use]
 pub fn span(ns: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let ns = ns as f64;
     match ns {
         ns if ns < 1e3 => format!("{ns:.0} ns"),
@@ -240,7 +234,6 @@ pub fn rate(count: u64, span_ns: u64) -> String {
     if span_ns == 0 {
         return format!("{count} in 0 s");
     }
-    #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
     let rate = count as f64 * 1e9 / span_ns as f64;
     match rate {
         rate if rate < 10.0 => format!("{rate:.2}"),
@@ -259,7 +252,7 @@ mod tests {
             vec!["tick".to_owned(), "250".to_owned(), String::new()],
             vec!["irq".to_owned(), "1".to_owned(), "x".to_owned()],
         ];
-        let text = lay_out("  ", &[Align::Left, Align::Right, Align::Left], &rows);
+        let text = fit("  ", &[Align::Left, Align::Right, Align::Left], &rows, 60);
         assert_eq!(text, "  tick  250\n  irq     1  x\n");
     }
 
@@ -270,7 +263,7 @@ mod tests {
             vec!["tick".to_owned(), "tick_nohz_handler, kept for another".to_owned(), "7".into()],
         ];
         let columns = [Align::Left, Align::Left, Align::Right];
-        assert_eq!(fit("  ", &columns, &rows, 60), lay_out("  ", &columns, &rows));
+        assert_eq!(fit("  ", &columns, &rows, 60), fit("  ", &columns, &rows, usize::MAX));
         let narrow = "  cause  culprit              count\n  tick   tick_nohz_handler,       7\n         \
                       kept for another\n";
         assert_eq!(fit("  ", &columns, &rows, 35), narrow);
@@ -293,7 +286,7 @@ mod tests {
     fn wide_characters_and_combining_marks_keep_columns_aligned() {
         let row = |name: &str| vec![name.to_owned(), "1".to_owned()];
         let rows = [row("\u{65e5}\u{672c}"), row("abcd"), row("e\u{301}"), row("\x1b[1mab\x1b[0m")];
-        let text = lay_out("", &[Align::Left, Align::Left], &rows);
+        let text = fit("", &[Align::Left, Align::Left], &rows, 60);
         assert_eq!(text, "\u{65e5}\u{672c}  1\nabcd  1\ne\u{301}     1\n\x1b[1mab\x1b[0m    1\n");
         assert_eq!(wrap("\u{65e5}\u{672c} abc", 7), ["\u{65e5}\u{672c}", "abc"]);
     }

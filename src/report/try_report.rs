@@ -24,9 +24,9 @@ impl TryReport {
     /// The blocks of `cpushield try`.
     #[must_use]
     pub fn blocks(&self) -> Vec<ReportBlock> {
-        let why = self.plan.why.iter().map(|why| TextLine::new(why.to_string()).below());
+        let why = self.plan.why.iter().map(|why| TextLine::new(why).below());
         let shield = [shield_line(&self.plan.shield)].into_iter().chain(why).collect();
-        let changes = ReportBlock::Lines(vec![self.changes()]);
+        let changes = ReportBlock::line(self.changes());
         let mut blocks = vec![ReportBlock::Lines(shield), ReportBlock::Space, changes];
         for (before, shielded) in self.before.cpus.iter().zip(&self.shielded.cpus) {
             blocks.push(self.interruptions(before, shielded));
@@ -38,14 +38,11 @@ impl TryReport {
         let remaining = run.remaining("What remains", ROWS_MAX);
         if remaining.is_empty() {
             let nothing = TextLine::new("Nothing remains.");
-            blocks.extend([ReportBlock::Space, ReportBlock::Lines(vec![nothing])]);
+            blocks.extend([ReportBlock::Space, ReportBlock::line(nothing)]);
         }
         blocks.extend(remaining);
         blocks.extend(blind_spot_block(&[run]));
-        let (title, items) = ("Doubtful or unknown".to_owned(), run.doubts());
-        if !items.is_empty() {
-            blocks.push(ReportBlock::Doubts { title, items });
-        }
+        blocks.extend(ReportBlock::doubts("Doubtful or unknown", run.doubts()));
         blocks.extend(self.restoration());
         blocks
     }
@@ -128,12 +125,11 @@ impl TryReport {
                 TextPart::toned(TextTone::Good, "Everything was restored"),
                 TextPart::new(": a second survey finds the machine as it was before."),
             ];
-            return vec![ReportBlock::Space, ReportBlock::Lines(vec![TextLine::of(parts)])];
+            return vec![ReportBlock::Space, ReportBlock::line(TextLine::of(parts))];
         }
         let differences = self.differences.iter().map(ToString::to_string);
-        let items = self.left.iter().cloned().chain(differences).collect();
-        let title = "Restored, except for these differences".to_owned();
-        vec![ReportBlock::Doubts { title, items }]
+        let items = self.left.iter().cloned().chain(differences);
+        ReportBlock::doubts("Restored, except for these differences", items).into_iter().collect()
     }
 }
 

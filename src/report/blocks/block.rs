@@ -221,21 +221,21 @@ pub struct TableCell {
 impl TextPart {
     /// Words without a tone.
     #[must_use]
-    pub fn new(text: impl Into<String>) -> TextPart {
-        TextPart { text: text.into(), tone: TextTone::Plain }
+    pub fn new(text: impl Display) -> TextPart {
+        TextPart { text: text.to_string(), tone: TextTone::Plain }
     }
 
     /// Words with a tone.
     #[must_use]
-    pub fn toned(tone: TextTone, text: impl Into<String>) -> TextPart {
-        TextPart { text: text.into(), tone }
+    pub fn toned(tone: TextTone, text: impl Display) -> TextPart {
+        TextPart { text: text.to_string(), tone }
     }
 }
 
 impl TextLine {
     /// A line without a tone.
     #[must_use]
-    pub fn new(text: impl Into<String>) -> TextLine {
+    pub fn new(text: impl Display) -> TextLine {
         TextLine::of(vec![TextPart::new(text)])
     }
 
@@ -247,13 +247,13 @@ impl TextLine {
 
     /// A shell command.
     #[must_use]
-    pub fn command(text: impl Into<String>) -> TextLine {
+    pub fn command(text: impl Display) -> TextLine {
         TextLine { kind: LineKind::Command, ..TextLine::new(text) }
     }
 
     /// A line of a file.
     #[must_use]
-    pub fn verbatim(text: impl Into<String>) -> TextLine {
+    pub fn verbatim(text: impl Display) -> TextLine {
         TextLine { kind: LineKind::Verbatim, ..TextLine::new(text) }
     }
 
@@ -279,14 +279,31 @@ impl TextLine {
 impl ReportBlock {
     /// A subheading with lines below it; nothing when there are no lines.
     #[must_use]
-    pub fn section(title: impl Into<String>, lines: Vec<TextLine>) -> Vec<ReportBlock> {
+    pub fn section(
+        title: impl Into<String>,
+        lines: impl IntoIterator<Item = TextLine>,
+    ) -> Vec<ReportBlock> {
+        let lines: Vec<TextLine> = lines.into_iter().map(TextLine::below).collect();
         match lines.is_empty() {
             true => Vec::new(),
-            false => vec![
-                ReportBlock::Heading(title.into()),
-                ReportBlock::Lines(lines.into_iter().map(TextLine::below).collect()),
-            ],
+            false => vec![ReportBlock::Heading(title.into()), ReportBlock::Lines(lines)],
         }
+    }
+
+    /// A block of one line.
+    #[must_use]
+    pub fn line(line: TextLine) -> ReportBlock {
+        ReportBlock::Lines(vec![line])
+    }
+
+    /// A list of doubts; `None` when there are none.
+    #[must_use]
+    pub fn doubts(
+        title: impl Into<String>,
+        items: impl IntoIterator<Item = impl Display>,
+    ) -> Option<ReportBlock> {
+        let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+        (!items.is_empty()).then(|| ReportBlock::Doubts { title: title.into(), items })
     }
 }
 
@@ -295,9 +312,10 @@ impl Table {
     #[must_use]
     pub fn new(
         caption: impl Into<String>,
-        columns: Vec<TableColumn>,
+        columns: impl IntoIterator<Item = impl Into<TableColumn>>,
         rows: Vec<Vec<TableCell>>,
     ) -> Table {
+        let columns = columns.into_iter().map(Into::into).collect();
         Table { caption: caption.into(), columns, rows, head: TableHead::Whole }
     }
 
@@ -336,6 +354,12 @@ impl Table {
     }
 }
 
+impl From<&str> for TableColumn {
+    fn from(name: &str) -> TableColumn {
+        TableColumn::words(name)
+    }
+}
+
 impl TableColumn {
     /// A column of words.
     #[must_use]
@@ -365,20 +389,20 @@ impl TableColumn {
 impl TableCell {
     /// Words without a tone.
     #[must_use]
-    pub fn new(text: impl Into<String>) -> TableCell {
-        TableCell { text: text.into(), ..TableCell::default() }
+    pub fn new(text: impl Display) -> TableCell {
+        TableCell { text: text.to_string(), ..TableCell::default() }
     }
 
     /// A command, a file or a value.
     #[must_use]
-    pub fn code(text: impl Into<String>) -> TableCell {
-        TableCell { text: text.into(), code: true, ..TableCell::default() }
+    pub fn code(text: impl Display) -> TableCell {
+        TableCell { text: text.to_string(), code: true, ..TableCell::default() }
     }
 
     /// Words with a tone.
     #[must_use]
-    pub fn toned(tone: TextTone, text: impl Into<String>) -> TableCell {
-        TableCell { text: text.into(), tone, code: false }
+    pub fn toned(tone: TextTone, text: impl Display) -> TableCell {
+        TableCell { text: text.to_string(), tone, code: false }
     }
 
     /// An unknown value.
@@ -389,7 +413,7 @@ impl TableCell {
 
     /// The words, or `unknown`.
     #[must_use]
-    pub fn known(text: Option<impl Into<String>>) -> TableCell {
+    pub fn known(text: Option<impl Display>) -> TableCell {
         text.map_or_else(TableCell::unknown, TableCell::new)
     }
 

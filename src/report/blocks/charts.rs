@@ -75,6 +75,17 @@ pub enum MapRole {
     Offline,
 }
 
+impl Drawing {
+    /// The names of its series.
+    pub(super) fn series(&self) -> Vec<&String> {
+        match self {
+            Drawing::Map(_) => Vec::new(),
+            Drawing::Bars(bars) => bars.series.iter().collect(),
+            Drawing::Curves(curves) => curves.series.iter().map(|curve| &curve.label).collect(),
+        }
+    }
+}
+
 impl MapRole {
     /// The word for the role.
     #[must_use]
@@ -101,22 +112,21 @@ pub struct BarChart {
     pub rows: Vec<BarRow>,
 }
 
+impl BarChart {
+    /// The least and the greatest amount of those that have a bar.
+    pub(super) fn range(&self) -> (f64, f64) {
+        let known = self.rows.iter().flat_map(|row| &row.amounts).flatten().filter(|n| **n > 0.0);
+        known.fold((f64::MAX, 0.0), |(least, most), n| (n.min(least), n.max(most)))
+    }
+}
+
 /// The amounts of one row, in the order of [`BarChart::series`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarRow {
     /// What is counted.
     pub label: String,
-    /// The amounts.
-    pub amounts: Vec<Amount>,
-}
-
-/// An amount.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Amount {
-    /// The amount; 0 means none.
-    Known(f64),
-    /// It could not be counted.
-    Unknown,
+    /// The amounts; 0 means none, `None` that it could not be counted.
+    pub amounts: Vec<Option<f64>>,
 }
 
 /// A curve chart.

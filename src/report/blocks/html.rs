@@ -244,11 +244,7 @@ fn cell(cell: &TableCell) -> Markup {
 }
 
 fn picture(picture: &Picture) -> Markup {
-    let series: Vec<&String> = match &picture.drawing {
-        Drawing::Map(_) => Vec::new(),
-        Drawing::Bars(bars) => bars.series.iter().collect(),
-        Drawing::Curves(curves) => curves.series.iter().map(|curve| &curve.label).collect(),
-    };
+    let series = picture.drawing.series();
     html! {
         figure id=(picture.id) class="picture" {
             figcaption { strong { (picture.title) } " " span class="how" { (spans(&picture.how)) } }

@@ -2,14 +2,15 @@
 
 use super::clean::clean;
 use super::{Card, Report, ReportBlock, Table, TableCell, TextLine, TextTone};
+use crate::documents::count_text::joined;
 
 /// The text.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let mut text = format!("# {}\n\n", plain(&report.title));
     if !report.facts.is_empty() {
-        let facts: Vec<String> = report.facts.iter().map(|fact| plain(fact)).collect();
-        text.push_str(&format!("{}\n\n", facts.join(" · ")));
+        let facts = report.facts.iter().map(|fact| plain(fact));
+        text.push_str(&format!("{}\n\n", joined(facts, " · ")));
     }
     for section in &report.sections {
         text.push_str(&format!("## {}\n\n", plain(&section.title)));
@@ -38,13 +39,13 @@ fn toned(tone: TextTone, text: &str) -> String {
 }
 
 fn card(card: &Card) -> String {
-    let details: Vec<String> = card.details.iter().map(|detail| plain(detail)).collect();
+    let details = card.details.iter().map(|detail| plain(detail));
     let doubts = match card.doubts {
         0 => String::new(),
         n => format!(" **({n} doubtful, see below)**"),
     };
     let (about, label, value) = (plain(&card.about), plain(&card.label), plain(&card.value));
-    format!("- {about}, {label}: **{value}**{doubts}; {}\n", details.join("; "))
+    format!("- {about}, {label}: **{value}**{doubts}; {}\n", joined(details, "; "))
 }
 
 fn block(block: &ReportBlock) -> String {
@@ -84,16 +85,16 @@ fn block(block: &ReportBlock) -> String {
 }
 
 fn table(table: &Table) -> String {
-    let head: Vec<String> = table.columns.iter().map(|column| plain(&column.name)).collect();
+    let head = table.columns.iter().map(|column| plain(&column.name));
     let rule = table.columns.iter().map(|column| if column.is_number() { "--:" } else { "---" });
-    let rule: Vec<&str> = rule.collect();
+    let rule = rule;
     let mut text = format!("{}:\n\n", plain(&table.caption));
-    text.push_str(&format!("| {} |\n| {} |\n", head.join(" | "), rule.join(" | ")));
+    text.push_str(&format!("| {} |\n| {} |\n", joined(head, " | "), joined(rule, " | ")));
     for row in &table.rows {
         let empty = TableCell::default();
         let cells = row.iter().chain(std::iter::repeat(&empty)).take(table.columns.len());
-        let cells: Vec<String> = cells.map(|cell| toned(cell.tone, &cell.text)).collect();
-        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+        let cells = cells.map(|cell| toned(cell.tone, &cell.text));
+        text.push_str(&format!("| {} |\n", joined(cells, " | ")));
     }
     text + "\n"
 }

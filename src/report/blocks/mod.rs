@@ -15,8 +15,8 @@ pub use block::{
     TableColumn, TableHead, TextLine, TextPainter, TextPart, TextTone,
 };
 pub use charts::{
-    Amount, Axis, BarChart, BarRow, Cluster, Core, CpuMap, Curve, CurveChart, Drawing, MapRole,
-    NodeGroup, Package, Stroke,
+    Axis, BarChart, BarRow, Cluster, Core, CpuMap, Curve, CurveChart, Drawing, MapRole, NodeGroup,
+    Package, Stroke,
 };
 pub use html::page;
 pub use markdown::markdown;

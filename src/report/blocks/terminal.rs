@@ -4,8 +4,8 @@
 use super::clean::clean;
 use super::words;
 use super::{
-    Amount, BarChart, ColumnKind, CpuMap, Curve, CurveChart, Drawing, LineKind, MapRole, Picture,
-    Report, ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
+    BarChart, ColumnKind, CpuMap, Curve, CurveChart, Drawing, LineKind, MapRole, Picture, Report,
+    ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
 };
 use crate::documents::count_text::many;
 use crate::report::table::{
@@ -266,25 +266,20 @@ impl TerminalStyle<'_> {
     }
 
     fn bars(&self, bars: &BarChart) -> String {
-        let known =
-            bars.rows.iter().flat_map(|row| &row.amounts).filter_map(|amount| match amount {
-                Amount::Known(n) if *n > 0.0 => Some(*n),
-                _ => None,
-            });
-        let (least, most) = known.fold((f64::MAX, 0.0_f64), |(a, b), n| (a.min(n), b.max(n)));
+        let (least, most) = bars.range();
         let from = least / 10.0;
         let mut text = "  bars on a logarithmic scale\n".to_owned();
         for row in &bars.rows {
             text.push_str(&format!("  {}\n", safe(&row.label)));
             for (name, amount) in bars.series.iter().zip(&row.amounts) {
                 let shown = match amount {
-                    Amount::Known(n) if *n > 0.0 => {
+                    Some(n) if *n > 0.0 => {
                         let part = (n / from).log10() / (most / from).log10();
                         let bar = self.bar(part, self.width.saturating_sub(44));
                         format!("{bar} {}{}", words::plain(*n), bars.unit)
                     }
-                    Amount::Known(_) => (self.paint)(TextTone::Good, "none"),
-                    Amount::Unknown => (self.paint)(TextTone::Doubt, "unknown"),
+                    Some(_) => (self.paint)(TextTone::Good, "none"),
+                    None => (self.paint)(TextTone::Doubt, "unknown"),
                 };
                 let name = pad(&truncate(&safe(name), 20), 20);
                 text.push_str(&format!("    {name} {shown}\n"));
@@ -506,7 +501,7 @@ mod tests {
         let names = ["cause", "longest culprit"].map(TableColumn::words);
         let numbers = ["count", "longest time"].map(TableColumn::numbers);
         let remarks = TableColumn { kind: ColumnKind::Remarks, ..TableColumn::words("remedy") };
-        let columns = names.into_iter().chain(numbers).chain([remarks]).collect();
+        let columns = names.into_iter().chain(numbers).chain([remarks]);
         let cells = ["tick", "tick_nohz_handler", "373", "890.6 µs", "at boot: nohz_full=3"];
         let rows = vec![cells.map(TableCell::new).to_vec()];
         let blocks = [ReportBlock::Table(Table::new("", columns, rows))];
@@ -519,7 +514,7 @@ mod tests {
     #[test]
     fn each_word_of_a_tone_has_its_own_colour() {
         let parts = vec![TextPart::toned(TextTone::Bad, "not held"), TextPart::new(": 2 of 3")];
-        let blocks = [ReportBlock::Lines(vec![TextLine::of(parts).below()])];
+        let blocks = [ReportBlock::line(TextLine::of(parts).below())];
         let expected = "  Bad(not) Bad(held): 2 of 3\n";
         assert_eq!(terminal_blocks(&blocks, 80, &signed), expected);
     }

@@ -1,7 +1,6 @@
 //! Numbers and times as short text, for the axes of charts.
 
 /// A whole number as a float, for figures that are shown with three digits.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 #[must_use]
 pub fn float(n: u64) -> f64 {
     n as f64

@@ -2,7 +2,7 @@
 //! unknown are words, so that neither can be mistaken for the other.
 
 use super::shapes::{SvgDrawing, count, px, series, text_width};
-use crate::report::blocks::{Amount, BarChart, words};
+use crate::report::blocks::{BarChart, words};
 use maud::html;
 
 const WIDTH: f64 = 860.0;
@@ -16,12 +16,7 @@ const AMOUNT: f64 = 92.0;
 pub(super) fn draw(bars: &BarChart) -> SvgDrawing {
     let names = bars.rows.iter().map(|row| text_width(&row.label, 12.5));
     let left = names.fold(60.0_f64, f64::max) + 14.0;
-    let known = bars.rows.iter().flat_map(|row| &row.amounts).filter_map(|amount| match amount {
-        Amount::Known(n) if *n > 0.0 => Some(*n),
-        _ => None,
-    });
-    let (least, most) =
-        known.fold((f64::MAX, f64::MIN), |(least, most), n| (least.min(n), most.max(n)));
+    let (least, most) = bars.range();
     let (from, to) = if least > most { (0.1, 1.0) } else { (decade(least) / 10.0, above(most)) };
     let room = WIDTH - left - AMOUNT;
     let length = |n: f64| room * (n / from).log10() / (to / from).log10();
@@ -43,17 +38,17 @@ pub(super) fn draw(bars: &BarChart) -> SvgDrawing {
             @for (n, amount) in row.amounts.iter().enumerate() {
                 @let y = y + BAR * count(n);
                 @match amount {
-                    Amount::Known(much) if *much > 0.0 => {
+                    Some(much) if *much > 0.0 => {
                         rect class=(format!("bar {}", series(n))) x=(px(left)) y=(px(y))
                             width=(px(length(*much).max(2.0))) height=(px(BAR - 2.0)) rx="2" {}
                         text class="amount" x=(px(left + length(*much) + 6.0)) y=(px(y + 10.5)) {
                             (words::plain(*much)) " " (bars.unit)
                         }
                     }
-                    Amount::Known(_) => {
+                    Some(_) => {
                         text class="amount none" x=(px(left + 4.0)) y=(px(y + 10.5)) { "none" }
                     }
-                    Amount::Unknown => {
+                    None => {
                         text class="amount unknown" x=(px(left + 4.0)) y=(px(y + 10.5)) {
                             "? unknown"
                         }

@@ -1,6 +1,7 @@
 //! The map of CPUs: packages, NUMA nodes and L3, L2, cores, threads, as nested frames.
 
-use super::shapes::{SvgDrawing, count, px, text_width};
+use super::shapes::{SvgDrawing, px, text_width};
+use crate::documents::count_text::joined;
 use crate::report::blocks::{Cluster, Core, CpuMap, MapRole, NodeGroup, Package};
 use cpushield_linux::CpuSet;
 use maud::{Markup, html};
@@ -57,7 +58,7 @@ fn cluster(cluster: &Cluster) -> MapPiece {
 fn core(core: &Core, cache: &str) -> MapPiece {
     let cpus = core.cpus.iter().map(|(number, role)| cpu(*number, *role)).collect();
     let parts = [core.name.as_str(), cache].into_iter().filter(|part| !part.is_empty());
-    let name = parts.collect::<Vec<_>>().join(" · ");
+    let name = joined(parts, " · ");
     frame("core", name, flow(cpus, WIDTH))
 }
 
@@ -126,7 +127,7 @@ fn flow(pieces: Vec<MapPiece>, width: f64) -> MapPiece {
         widest = widest.max(x - GAP);
         placed.push((at, piece));
     }
-    let height = if placed.is_empty() { CPU.1 * count(0) } else { y + row };
+    let height = y + row;
     let draw = move |left: f64, top: f64| {
         html! { @for ((x, y), piece) in placed { ((piece.draw)(left + x, top + y)) } }
     };

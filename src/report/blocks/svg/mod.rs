@@ -65,11 +65,10 @@ fn draw(picture: &Picture) -> SvgDrawing {
 
 /// The names of the series below a standalone chart, and the height of that legend.
 fn legend(drawing: &Drawing, top: f64) -> (Markup, f64) {
-    let names: Vec<&String> = match drawing {
-        Drawing::Map(_) => return (html! {}, 0.0),
-        Drawing::Bars(bars) => bars.series.iter().collect(),
-        Drawing::Curves(curves) => curves.series.iter().map(|curve| &curve.label).collect(),
-    };
+    let names = drawing.series();
+    if names.is_empty() {
+        return (html! {}, 0.0);
+    }
     let markup = html! {
     @for (n, name) in names.iter().enumerate() {
     @let y = top + 18.0 * count(n);

@@ -23,7 +23,6 @@ pub(in crate::report::blocks) fn series(n: usize) -> String {
 }
 
 /// A small count as a float.
-#[expect(clippy::cast_precision_loss, reason = "a chart has few elements")]
 pub(super) fn count(n: usize) -> f64 {
     n as f64
 }

@@ -31,11 +31,7 @@ pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
              Judge the shield by its interruptions, not by these times."
         ))
     }));
-    let doubts = doubts(material);
-    if !doubts.is_empty() {
-        let title = "Doubtful or unknown".to_owned();
-        blocks.push(ReportBlock::Doubts { title, items: doubts });
-    }
+    blocks.extend(ReportBlock::doubts("Doubtful or unknown", doubts(material)));
     blocks.extend(limits(material));
     blocks
 }

@@ -1,6 +1,7 @@
 //! The charts of latencies: overlaid histograms of all documents, and the worst latency over time.
 //! Threads of one kind are combined.
 
+use crate::documents::count_text::joined;
 use crate::documents::latency::{LatencyMeasurement, ThreadSeries};
 use crate::latency;
 use crate::report::blocks::{
@@ -109,7 +110,7 @@ impl ChosenThreads<'_> {
             title: format!("Worst latency over time: {kind}"),
             about: format!(
                 "The worst latency of each curve. {}.",
-                worst.collect::<Vec<_>>().join("; ")
+                joined(worst, "; ")
             ),
             how: "Lower is better; at a peak, a thread had to wait. Dots mark the longest latencies. The \
                   line is broken where there was no sample."
@@ -145,7 +146,7 @@ fn describe_counts(counted: &[(&str, ValueCounts)]) -> String {
             }
             _ => format!("{label}: no events"),
         });
-    format!("{}.", sentences.collect::<Vec<_>>().join("; "))
+    format!("{}.", joined(sentences, "; "))
 }
 
 /// 1, 2 or 5 times a power of ten, ascending.
@@ -192,12 +193,7 @@ fn table(counted: &[(&str, ValueCounts)], least: u64, most: u64) -> Table {
         }));
         row
     });
-    Table {
-        caption: "Events by latency".to_owned(),
-        columns,
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    Table::new("Events by latency", columns, rows.collect())
 }
 
 /// The worst latency of all threads over time.
@@ -247,10 +243,5 @@ fn timeline_table(series: &[Curve], end: f64) -> Table {
         }));
         row
     });
-    Table {
-        caption: "The worst latency in each part of the run".to_owned(),
-        columns,
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    Table::new("The worst latency in each part of the run", columns, rows.collect())
 }

@@ -3,8 +3,7 @@
 use crate::causes::Cause;
 use crate::documents::evidence::{Evidence, WitnessKind};
 use crate::report::blocks::{
-    Amount, BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn,
-    TextTone, words,
+    BarChart, BarRow, Drawing, Picture, ReportBlock, Table, TableCell, TableColumn, TextTone, words,
 };
 use crate::report::page::material::{LabelledDocument, ReportMaterial, WatchWithVerdict};
 use crate::report::table::span;
@@ -57,12 +56,7 @@ fn causes(observations: &[LabelledDocument<WatchWithVerdict>]) -> Vec<Cause> {
 
 /// The highest rate of a cause in any observation.
 fn highest_rate(observations: &[LabelledDocument<WatchWithVerdict>], cause: Cause) -> f64 {
-    let rates = observations.iter().map(|observation| {
-        match per_second(&observation.document.evidence, cause) {
-            Amount::Known(rate) => rate,
-            Amount::Unknown => 0.0,
-        }
-    });
+    let rates = observations.iter().filter_map(|o| per_second(&o.document.evidence, cause));
     rates.fold(0.0, f64::max)
 }
 
@@ -86,15 +80,11 @@ fn has_witness(evidence: &Evidence, kind: WitnessKind) -> bool {
 }
 
 /// The rate of a cause per second and CPU.
-fn per_second(evidence: &Evidence, cause: Cause) -> Amount {
-    match count(evidence, cause) {
-        None => Amount::Unknown,
-        Some(_) if evidence.span_ns == 0 || evidence.cpus.is_empty() => Amount::Unknown,
-        Some(n) => {
-            let cpus = words::float(evidence.cpus.len() as u64);
-            Amount::Known(words::float(n) * 1e9 / words::float(evidence.span_ns) / cpus)
-        }
-    }
+fn per_second(evidence: &Evidence, cause: Cause) -> Option<f64> {
+    let n = count(evidence, cause)?;
+    let cpus = words::float(evidence.cpus.len() as u64);
+    let is_watched = evidence.span_ns > 0 && cpus > 0.0;
+    is_watched.then(|| words::float(n) * 1e9 / words::float(evidence.span_ns) / cpus)
 }
 
 fn picture(observations: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]) -> Picture {
@@ -146,11 +136,10 @@ fn picture(observations: &[LabelledDocument<WatchWithVerdict>], causes: &[Cause]
     }
 }
 
-fn amount_cell(amount: &Amount) -> TableCell {
+fn amount_cell(amount: &Option<f64>) -> TableCell {
     match amount {
-        Amount::Known(0.0) => TableCell::toned(TextTone::Good, "none"),
-        Amount::Known(n) => TableCell::new(words::plain(*n)),
-        Amount::Unknown => TableCell::unknown(),
+        Some(0.0) => TableCell::toned(TextTone::Good, "none"),
+        amount => TableCell::known(amount.map(words::plain)),
     }
 }
 
@@ -171,7 +160,7 @@ fn gaps(observations: &[LabelledDocument<WatchWithVerdict>]) -> Table {
             };
             rows.push(vec![
                 TableCell::new(&observation.label),
-                TableCell::new(cpu.cpu.to_string()),
+                TableCell::new(cpu.cpu),
                 TableCell::known(cpu.entries.map(words::grouped)),
                 TableCell::known(gaps.map(|gaps| words::grouped(gaps.count))),
                 unexplained,

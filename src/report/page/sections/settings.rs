@@ -37,15 +37,11 @@ fn settings_blocks(
     let cpus = &plan.shield.cpus;
     let text = format!("The shield on CPU {cpus} consists of {steps}. {state}");
     blocks.push(ReportBlock::Text(text));
-    if !drift.is_empty() {
-        let items = drift.iter().map(|drift| {
-            let now = drift.now.as_deref().unwrap_or("nothing");
-            format!("{}: now {now}, but the shield set {}", drift.what, drift.left)
-        });
-        let items = items.collect();
-        let title = "Changed since the shield was applied".to_owned();
-        blocks.push(ReportBlock::Doubts { title, items });
-    }
+    let drifted = drift.iter().map(|drift| {
+        let now = drift.now.as_deref().unwrap_or("nothing");
+        format!("{}: now {now}, but the shield set {}", drift.what, drift.left)
+    });
+    blocks.extend(ReportBlock::doubts("Changed since the shield was applied", drifted));
     blocks.push(ReportBlock::Table(by_tunable(&settings.document)));
     let title = "Every change: original and current value".to_owned();
     let table = ReportBlock::Table(every_change(&settings.document));
@@ -91,7 +87,7 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
         let why = steps.first().map(|step| step.reason.to_string());
         vec![
             TableCell::new(name),
-            TableCell::new(steps.len().to_string()),
+            TableCell::new(steps.len()),
             TableCell::new(already.get(name).copied().unwrap_or(0).to_string()),
             refused,
             risk,
@@ -101,24 +97,14 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
     let mut columns = vec![TableColumn::words("tunable")];
     columns.extend(["changes", "already set", "refused"].map(TableColumn::numbers));
     columns.extend(["risk", "why"].map(TableColumn::words));
-    Table {
-        caption: "Changes by tunable".to_owned(),
-        columns,
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    Table::new("Changes by tunable", columns, rows.collect())
 }
 
 fn every_change(settings: &PlanWithOutcome) -> Table {
     let columns =
         ["setting", "original", "set to", "now", "tunable"].map(TableColumn::words).to_vec();
     let rows = settings.plan.steps.iter().map(|step| change_row(settings, step)).collect();
-    Table {
-        caption: "Every change, in the order of the plan".to_owned(),
-        columns,
-        rows,
-        ..Table::default()
-    }
+    Table::new("Every change, in the order of the plan", columns, rows)
 }
 
 fn change_row(settings: &PlanWithOutcome, step: &Step) -> Vec<TableCell> {

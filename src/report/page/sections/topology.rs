@@ -1,5 +1,6 @@
 //! Where the shield is: the map of the CPUs and the role of each.
 
+use crate::documents::count_text::joined;
 use crate::documents::machine::{CoreKind, Cpu, Machine, Topology};
 use crate::documents::plan::{Plan, Shield};
 use crate::report::applied::shield_line;
@@ -115,7 +116,7 @@ fn groups(topology: &Topology, cpus: &[&Cpu], role: &dyn Fn(usize) -> MapRole) -
     for cpu in cpus {
         let node = cpu.node.filter(|_| nodes).map(|node| format!("NUMA node {node}"));
         let parts = [node, cache(cpu, 3)].into_iter().flatten();
-        let name = parts.collect::<Vec<_>>().join(" · ");
+        let name = joined(parts, " · ");
         let shared = cpu.sharing(3);
         match groups.iter_mut().find(|(known, with, _)| *known == name && *with == shared) {
             Some((_, _, cpus)) => cpus.push(cpu),
@@ -175,10 +176,10 @@ fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
     columns.push(TableColumn::words("package"));
     let rows = topology.cpus.iter().map(|cpu| {
         vec![
-            TableCell::new(cpu.cpu.to_string()),
+            TableCell::new(cpu.cpu),
             TableCell::new(role(cpu.cpu).word()),
             text_or_dash(cpu.core),
-            TableCell::new(cpu.siblings.to_string()),
+            TableCell::new(&cpu.siblings),
             text_or_dash(cpu.sharing(2)),
             text_or_dash(cpu.sharing(3)),
             text_or_dash(cpu.node),
@@ -187,12 +188,11 @@ fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
     });
     let mut rows: Vec<Vec<TableCell>> = rows.collect();
     rows.extend(topology.offline.iter().map(|cpu| {
-        let mut row =
-            vec![TableCell::new(cpu.to_string()), TableCell::new(MapRole::Offline.word())];
+        let mut row = vec![TableCell::new(cpu), TableCell::new(MapRole::Offline.word())];
         row.resize(columns.len(), TableCell::new("–"));
         row
     }));
-    Table { caption: "CPUs and what they share".to_owned(), columns, rows, ..Table::default() }
+    Table::new("CPUs and what they share", columns, rows)
 }
 
 fn text_or_dash(value: Option<impl ToString>) -> TableCell {
