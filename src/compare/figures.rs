@@ -167,7 +167,6 @@ fn draft(
     })
 }
 
-#[expect(clippy::cast_precision_loss, reason = "the result is only shown as a ratio")]
 fn real(number: u64) -> f64 {
     number as f64
 }

@@ -38,9 +38,7 @@ fn unequal_chances(runs: &[&GivenRun]) -> Vec<FindingReason> {
     let mut why = Vec::new();
     let spans = runs.iter().map(|run| run.span_ns());
     if let (Some(least), Some(most)) = (spans.clone().min(), spans.max()) {
-        #[expect(clippy::cast_precision_loss, reason = "a difference of a tenth matters")]
-        let differ = most as f64 > least as f64 * SPAN_RATIO_MAX;
-        if differ {
+        if most as f64 > least as f64 * SPAN_RATIO_MAX {
             why.push(FindingReason::LengthsDiffer);
         }
     }

@@ -73,7 +73,6 @@ pub(super) fn adjusted(figures: &[GroupPairing]) -> Vec<f64> {
     adjusted
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of ways are far below 2^52")]
 fn ratio(part: usize, of: usize) -> f64 {
     part as f64 / of as f64
 }

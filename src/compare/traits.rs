@@ -1,6 +1,7 @@
 //! Differences between two groups other than their figures, and within one group. Pure.
 
 use super::{DifferenceScope, GivenGroup, GivenRun, PairDoubt, SetupDifference};
+use crate::documents::count_text::joined;
 use crate::documents::evidence::{Evidence, WatchedWorkload};
 use crate::documents::latency::{LatencyMeasurement, MeasuredPower, memory_size};
 use cpushield_linux::CpuSet;
@@ -87,7 +88,7 @@ fn latency_traits(latency: &LatencyMeasurement) -> Vec<RunTrait> {
         (Setting, "idle states", power.map_or_else(unknown, MeasuredPower::idle_text)),
         (Setting, "stolen time", describe_steal(setting.steal_ns, latency)),
         (Setting, "clock source", or_unknown(setting.clocksource.as_ref())),
-        (Method, "policies", policies.into_iter().collect::<Vec<String>>().join(", ")),
+        (Method, "policies", joined(policies, ", ")),
         (Method, "kernel trace", tracing.to_owned()),
         (Method, "loads", loads.join(", ")),
     ]
@@ -165,7 +166,7 @@ fn evidence_traits(evidence: &Evidence) -> Vec<RunTrait> {
 fn settings_of(cmdline: &str) -> String {
     let words = cmdline.split_whitespace();
     let words = words.filter(|word| !FILES.iter().any(|file| word.starts_with(file)));
-    words.collect::<Vec<&str>>().join(" ")
+    joined(words, " ")
 }
 
 /// The differences between two groups, machines first.
@@ -214,7 +215,7 @@ fn collect_traits(group: &GivenGroup) -> Vec<(DifferenceScope, &'static str, BTr
 }
 
 fn join_values(values: &BTreeSet<String>) -> String {
-    values.iter().cloned().collect::<Vec<String>>().join(" or ")
+    joined(values, " or ")
 }
 
 /// The words of a command line that the other one lacks.

@@ -40,7 +40,6 @@ pub struct ExperimentJournal {
     /// The file for the results, as an absolute path; `None` when none was requested.
     pub output: Option<String>,
     /// What is searched for, instead of measuring the rows of the matrix; `None` for a matrix.
-    #[serde(default)]
     pub search: Option<SearchRequest>,
     /// The CPUs of each row. A search has the same CPUs in every configuration.
     pub row_cpus: Vec<RowCpus>,

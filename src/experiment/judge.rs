@@ -124,12 +124,7 @@ fn list_figures(
             None => figures.push((counted, ns)),
         }
     }
-    figures.into_iter().map(|(_, ns)| to_float(ns)).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
-fn to_float(ns: u64) -> f64 {
-    ns as f64
+    figures.into_iter().map(|(_, ns)| ns as f64).collect()
 }
 
 /// The rows that were measured with their median figures, the lowest first.

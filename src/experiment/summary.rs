@@ -80,11 +80,10 @@ fn combine_percentiles(series: &[&ThreadSeries]) -> Vec<Percentile> {
 /// The latencies over each limit, of all CPUs.
 fn add_over_limits(series: &[&ThreadSeries], events: u64) -> Vec<OverLimit> {
     let first = series.first().map(|series| series.over.as_slice()).unwrap_or_default();
-    first.iter().map(|over| add_over_limit(over.limit_ns, series, events)).collect()
-}
-
-fn add_over_limit(limit_ns: u64, series: &[&ThreadSeries], events: u64) -> OverLimit {
-    let all = series.iter().flat_map(|series| &series.over);
-    let count = all.filter(|over| over.limit_ns == limit_ns).map(|over| over.count).sum();
-    OverLimit { limit_ns, count, percent: percent_of(count, events) }
+    let sums = first.iter().map(|&OverLimit { limit_ns, .. }| {
+        let all = series.iter().flat_map(|series| &series.over);
+        let count = all.filter(|over| over.limit_ns == limit_ns).map(|over| over.count).sum();
+        OverLimit { limit_ns, count, percent: percent_of(count, events) }
+    });
+    sums.collect()
 }

@@ -2,6 +2,7 @@
 //! Pure.
 
 use super::{LatencyMeasurement, Percentile, ThreadSeries};
+use crate::documents::count_text::joined;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
@@ -53,7 +54,6 @@ pub(super) fn with_missed(histogram: &Histogram<u64>, period_ns: u64) -> Histogr
 /// Returns the percentiles that the number of values supports: a thousand values have no 99.99 %.
 /// A step's upper end may be above the longest latency, so values are limited to `longest_ns`.
 pub(super) fn percentiles(histogram: &Histogram<u64>, longest_ns: u64) -> Vec<Percentile> {
-    #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
     let values = histogram.len() as f64;
     let supported = PERCENTS.iter().filter(|percent| values * (100.0 - **percent) > 99.9);
     let percentiles = supported.map(|percent| Percentile {
@@ -66,9 +66,7 @@ pub(super) fn percentiles(histogram: &Histogram<u64>, longest_ns: u64) -> Vec<Pe
 /// A part of a whole in percent; 0 when the whole is empty.
 #[must_use]
 pub fn percent_of(part: u64, whole: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a share is not exact")]
-    let percent = part as f64 * 100.0 / whole.max(1) as f64;
-    percent
+    part as f64 * 100.0 / whole.max(1) as f64
 }
 
 /// Encodes a histogram as text for a document.
@@ -219,9 +217,9 @@ pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, HistogramError
     let mut text = String::from("# Histogram\n");
     for line in 0..lines {
         let row = columns.iter().filter_map(|column: &Vec<u64>| column.get(line));
-        let row: Vec<String> = row.map(|count| format!("{count:06}")).collect();
+        let row = row.map(|count| format!("{count:06}"));
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{line:06} {}", row.join("\t"));
+        let _ = writeln!(text, "{line:06} {}", joined(row, "\t"));
     }
     let totals: Vec<u64> = all.iter().map(|series| series.samples).collect();
     write_summary_line(&mut text, "Total", 9, &totals);

@@ -13,8 +13,8 @@ use super::sample_source::SampleSource;
 use super::sampled_series::SeriesLabel;
 use super::trace_witness::TraceWitness;
 use super::{
-    GuardState, LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach,
-    ThreadDoubt, ThreadSeries, WorstLatency, WorstTimeline,
+    LatencyDoubt, LatencyMeasurement, LatencyNote, OverLimit, ShieldBreach, ThreadDoubt,
+    ThreadSeries, WorstLatency, WorstTimeline,
 };
 use crate::documents::evidence::CircumstanceChange;
 use crate::load::LoadGenerator;
@@ -253,7 +253,7 @@ impl<'a> MeasurementRun<'a> {
     /// Checks that the shield is in force and the CPUs are online.
     fn check_shield_and_cpus(&mut self, done: Duration) {
         if let Some(guard) = &self.request.guard
-            && let GuardState::Broken(how) = guard.check(self.host)
+            && let Some(how) = guard.check(self.host)
             && !self.broken.iter().any(|breach| breach.how == how)
         {
             self.broken.push(ShieldBreach { part: None, after_s: done.as_secs(), how });
@@ -411,7 +411,6 @@ fn series_for(
             let late = figures.longest_ns.saturating_sub(placement.period_ns);
             late.max(placement.period_ns.saturating_sub(figures.shortest_ns))
         }),
-        #[expect(clippy::cast_precision_loss, reason = "a mean is not exact")]
         look_ns: (figures.looks > 0).then(|| figures.looked_ns as f64 / figures.looks as f64),
         elsewhere: figures.elsewhere,
         timeline,

@@ -69,10 +69,8 @@ pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest
 pub use power::{read_memory_kib, read_power};
 pub use refusal::{HpetRefusal, InstrumentRefusal, ThreadRefusal, TracerRefusal};
 pub use resume::{JoinError, ResumeMismatch, find_mismatch, join_parts};
-pub use settings::{
-    SettingTime, TemporarySetting as TracerSetting, TracerRecovery, restore_tracer_settings,
-};
-pub use shield_monitor::{GuardState, ShieldMonitor};
+pub use settings::{SettingTime, TemporarySetting, TracerRecovery, restore_tracer_settings};
+pub use shield_monitor::ShieldMonitor;
 pub use thread_spec::{
     PERIOD_NS, PRIORITY, PeriodError, ThreadSpec, choose_periods, ordinary_threads,
     real_time_threads,

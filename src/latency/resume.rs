@@ -8,6 +8,7 @@ use super::{
     LatencyMeasurement, LatencyNote, LostPart, MeasurementPart, MeasurementPause, ShieldBreach,
     ThreadSeries, WorstTimeline, histogram,
 };
+use crate::documents::count_text::joined;
 use crate::documents::load_done::{LoadDone, requested_words};
 use crate::documents::time_text::exact_duration;
 use crate::load::{LoadRequest, WantedLoad};
@@ -100,10 +101,7 @@ fn list_limits(limits_ns: impl Iterator<Item = u64>) -> String {
 
 /// The items, `none` if there are none.
 fn join_list(all: BTreeSet<String>) -> String {
-    if all.is_empty() {
-        return "none".to_owned();
-    }
-    all.into_iter().collect::<Vec<String>>().join(", ")
+    if all.is_empty() { "none".to_owned() } else { joined(all, ", ") }
 }
 
 fn or(value: Option<String>, absent: &str) -> String {
@@ -161,13 +159,14 @@ pub fn join_parts(
     }
     whole.parts.push(part_of(part, offset));
     for series in &mut whole.series {
-        let earlier = find_series(before, series)
-            .ok_or_else(|| JoinError::NotMeasured { cpu: series.cpu, role: series.role() })?;
+        let (cpu, role) = (series.cpu, series.role());
+        let earlier = before.series.iter().find(|it| it.cpu == cpu && it.role() == role);
+        let earlier = earlier.ok_or(JoinError::NotMeasured { cpu, role })?;
         *series = join_series(earlier, series, offset)?;
     }
     whole.series.sort_by_key(|series| std::cmp::Reverse(series.max_ns));
     for load in &mut whole.loads {
-        match find_load(before, load) {
+        match before.loads.iter().find(|it| it.name == load.name && it.unit == load.unit) {
             Some(earlier) if earlier.span_ns > 0 => add_load(load, earlier),
             // The interrupted part had not counted it yet.
             _ => {
@@ -210,18 +209,6 @@ fn union<T: Clone + PartialEq>(a: &[T], b: &[T]) -> Vec<T> {
     a.iter().chain(new).cloned().collect()
 }
 
-fn find_series<'a>(
-    latency: &'a LatencyMeasurement,
-    wanted: &ThreadSeries,
-) -> Option<&'a ThreadSeries> {
-    let mut series = latency.series.iter();
-    series.find(|series| series.cpu == wanted.cpu && series.role() == wanted.role())
-}
-
-fn find_load<'a>(latency: &'a LatencyMeasurement, wanted: &LoadDone) -> Option<&'a LoadDone> {
-    latency.loads.iter().find(|load| load.name == wanted.name && load.unit == wanted.unit)
-}
-
 /// Finds the pause before the last part; `None` without an earlier part.
 fn find_pause(parts: &[MeasurementPart]) -> Option<MeasurementPause> {
     let (last, rest) = parts.split_last()?;
@@ -254,8 +241,7 @@ fn join_series(
     whole.worst.extend(before.worst.iter().cloned());
     whole.worst.sort_by_key(|worst| (std::cmp::Reverse(worst.late_ns), worst.at_ns));
     whole.worst.truncate(WORST_MAX);
-    let least = before.min_ns.into_iter().chain(part.min_ns).min();
-    whole.min_ns = least;
+    whole.min_ns = before.min_ns.into_iter().chain(part.min_ns).min();
     whole.max_ns = before.max_ns.max(part.max_ns);
     let sum = total_ns(before) + total_ns(part);
     let mean = sum.checked_div(u128::from(whole.samples));
@@ -286,9 +272,7 @@ fn total_ns(series: &ThreadSeries) -> u128 {
 fn add_load(load: &mut LoadDone, earlier: &LoadDone) {
     load.count = load.count.zip(earlier.count).map(|(a, b)| a.saturating_add(b));
     load.span_ns = load.span_ns.saturating_add(earlier.span_ns);
-    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
-    let per_s = load.count.map(|count| count as f64 * 1e9 / load.span_ns.max(1) as f64);
-    load.per_s = per_s;
+    load.per_s = load.count.map(|count| count as f64 * 1e9 / load.span_ns.max(1) as f64);
     load.doubts = union(&earlier.doubts, &load.doubts);
 }
 

@@ -80,9 +80,9 @@ impl<'h> ChangedSettings<'h> {
     /// A write failed. The settings changed until then are restored on drop.
     pub(super) fn change(&mut self, settings: Vec<TemporarySetting>) -> Result<(), Error> {
         let settings = settings.into_iter();
-        self.settings.extend(
-            settings.filter(|setting| setting.when == SettingTime::Running || setting.differs()),
-        );
+        self.settings.extend(settings.filter(|setting| {
+            setting.when == SettingTime::Running || setting.was != setting.wanted
+        }));
         self.save_originals()?;
         self.write_all(SettingTime::Outside)
     }
@@ -115,11 +115,9 @@ impl<'h> ChangedSettings<'h> {
     /// Writes the settings of this time.
     fn write_all(&self, when: SettingTime) -> Result<(), Error> {
         let mut settings = self.settings.iter().filter(|setting| setting.when == when);
-        settings.try_for_each(|setting| self.write(setting))
-    }
-
-    fn write(&self, setting: &TemporarySetting) -> Result<(), Error> {
-        self.host.write(&format!("{}/{}", self.root, setting.file), &setting.wanted)
+        settings.try_for_each(|setting| {
+            self.host.write(&format!("{}/{}", self.root, setting.file), &setting.wanted)
+        })
     }
 
     /// Restores the settings that must be restored before the tracer ends. Returns the errors.
@@ -138,12 +136,6 @@ impl<'h> ChangedSettings<'h> {
             let _ = self.store.remove(FILE);
         }
         errors
-    }
-}
-
-impl TemporarySetting {
-    fn differs(&self) -> bool {
-        self.was != self.wanted
     }
 }
 

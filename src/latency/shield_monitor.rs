@@ -18,17 +18,6 @@ pub struct ShieldMonitor {
     partition: Option<String>,
 }
 
-/// The state of a shield.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum GuardState {
-    /// It has no cgroup to check.
-    NoCgroup,
-    /// It is in force.
-    InForce,
-    /// It is not in force.
-    Broken(GuardBreach),
-}
-
 const PARTITION: &str = "cpus.partition";
 
 impl ShieldMonitor {
@@ -55,29 +44,27 @@ impl ShieldMonitor {
         cpus.parse().ok()
     }
 
-    /// Checks whether it is in force now.
-    pub(super) fn check(&self, host: &Host) -> GuardState {
-        let Some(group) = &self.group else { return GuardState::NoCgroup };
+    /// Checks whether it is in force now; `None` if it is, or has no cgroup to check.
+    pub(super) fn check(&self, host: &Host) -> Option<GuardBreach> {
+        let group = self.group.as_ref()?;
         if !host.exists(group) {
-            return GuardState::Broken(GuardBreach::GroupGone);
+            return Some(GuardBreach::GroupGone);
         }
         let effective = host.read_cpuset_file(group, "cpus.effective");
         let cpus = effective.or_else(|_| host.read_cpuset_file(group, "cpus"));
         let Some(cpus) = cpus.ok().and_then(|text| text.parse::<CpuSet>().ok()) else {
-            return GuardState::Broken(GuardBreach::CpusUnreadable);
+            return Some(GuardBreach::CpusUnreadable);
         };
         let missing = self.cpus.difference(&cpus);
         if !missing.is_empty() {
-            return GuardState::Broken(GuardBreach::CpusLost { cpus: missing });
+            return Some(GuardBreach::CpusLost { cpus: missing });
         }
         // A partition of version 2 can turn invalid (Documentation/admin-guide/cgroup-v2.rst).
         let state = host.read_cpuset_file(group, PARTITION).ok().filter(|shown| {
             PartitionState::from_text(shown) == PartitionState::Invalid
                 || self.partition.as_ref().is_some_and(|was| was != shown)
         });
-        state.map_or(GuardState::InForce, |state| {
-            GuardState::Broken(GuardBreach::Partition { state })
-        })
+        state.map(|state| GuardBreach::Partition { state })
     }
 }
 
@@ -96,11 +83,8 @@ mod tests {
         write("cpuset.cpus.partition", "isolated\n");
         let group = Some("/sys/fs/cgroup/rt".to_owned());
         let guard = ShieldMonitor::new(&host, "rt".to_owned(), group, "2-3".parse().unwrap());
-        let breach = |guard: &ShieldMonitor| match guard.check(&host) {
-            GuardState::Broken(how) => how.to_string(),
-            other => format!("{other:?}"),
-        };
-        assert_eq!(guard.check(&host), GuardState::InForce);
+        let breach = |guard: &ShieldMonitor| guard.check(&host).unwrap().to_string();
+        assert_eq!(guard.check(&host), None);
         write("cpuset.cpus.partition", "isolated invalid (Cpu list empty)\n");
         let why = breach(&guard);
         assert_eq!(why, "its cpuset.cpus.partition is now isolated invalid (Cpu list empty)");
@@ -113,12 +97,12 @@ mod tests {
         write("cpus", "2-3\n");
         write("cpu_exclusive", "1\n");
         let of_cset = ShieldMonitor { partition: None, ..guard.clone() };
-        assert_eq!(of_cset.check(&host), GuardState::InForce, "v1 without prefix");
+        assert_eq!(of_cset.check(&host), None, "v1 without prefix");
         assert_eq!(of_cset.exclusive_cpus(&host), Some("2-3".parse().unwrap()));
         std::fs::remove_dir_all(dir.join("sys/fs/cgroup/rt")).unwrap();
         assert_eq!(breach(&guard), "its cgroup is gone");
         let bare = ShieldMonitor { group: None, ..guard };
-        assert_eq!(bare.check(&host), GuardState::NoCgroup);
+        assert_eq!(bare.check(&host), None);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

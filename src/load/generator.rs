@@ -320,7 +320,6 @@ impl LoadInstance {
 /// Computes how much that is per second; `None` without a count or a span.
 #[must_use]
 pub fn compute_rate(count: Option<u64>, span_ns: u64) -> Option<f64> {
-    #[expect(clippy::cast_precision_loss, reason = "a rate is not exact")]
     let rate = count? as f64 / (span_ns as f64 / 1e9);
     rate.is_finite().then_some(rate)
 }

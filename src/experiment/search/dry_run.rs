@@ -25,9 +25,9 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: RowCpus) 
     };
     let usual = match request.kind {
         SearchKind::Minimize { .. } => options + 3,
-        SearchKind::Between { .. } => 3 + 2 * bits(options),
+        SearchKind::Between { .. } => 3 + 2 * (usize::BITS - options.leading_zeros()) as usize,
     };
-    let measurements = usual.min(most) * test.shortest().0;
+    let measurements = usual.min(most) * test.shortest();
     SearchDryRun {
         schema: DRY_RUN_SCHEMA,
         name: matrix.name.clone(),
@@ -57,16 +57,6 @@ fn fill_cpus(option: SearchOption, list: &str) -> SearchOption {
         },
         other => other,
     }
-}
-
-/// How often a number can be halved until it is 0.
-fn bits(mut count: usize) -> usize {
-    let mut bits = 0;
-    while count > 0 {
-        count /= 2;
-        bits += 1;
-    }
-    bits
 }
 
 fn to_u64(count: usize) -> u64 {

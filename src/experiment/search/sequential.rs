@@ -32,7 +32,7 @@ impl SequentialTest {
         SequentialTest {
             miss_rate_met: MISS_RATE_MET,
             miss_rate_missed: MISS_RATE_MISSED,
-            error_rate: ERROR_RATE / to_float(decisions.max(1)),
+            error_rate: ERROR_RATE / decisions.max(1) as f64,
             measurements_max: MEASUREMENTS_MAX,
         }
     }
@@ -41,7 +41,7 @@ impl SequentialTest {
     fn log_ratio(&self, met: usize, missed: usize) -> f64 {
         let per_miss = (self.miss_rate_missed / self.miss_rate_met).ln();
         let per_met = ((1.0 - self.miss_rate_missed) / (1.0 - self.miss_rate_met)).ln();
-        to_float(missed) * per_miss + to_float(met) * per_met
+        missed as f64 * per_miss + met as f64 * per_met
     }
 
     /// Decides by these measurements; `None` when more are needed.
@@ -60,25 +60,15 @@ impl SequentialTest {
         }
     }
 
-    /// The number of measurements until a decision when every one meets the goal, and when every
-    /// one misses it.
+    /// The number of measurements until a decision when every one meets the goal.
     #[must_use]
-    pub fn shortest(&self) -> (usize, usize) {
-        let (doubtful, all) = (0, 1..self.measurements_max);
-        let met = all.clone().find(|met| {
-            self.decide(&GoalTally { met: *met, missed: 0, doubtful }) == Some(GoalDecision::Met)
+    pub fn shortest(&self) -> usize {
+        let met = (1..self.measurements_max).find(|met| {
+            let tally = GoalTally { met: *met, missed: 0, doubtful: 0 };
+            self.decide(&tally) == Some(GoalDecision::Met)
         });
-        let missed = all.clone().find(|missed| {
-            let tally = GoalTally { met: 0, missed: *missed, doubtful };
-            self.decide(&tally) == Some(GoalDecision::Missed)
-        });
-        (met.unwrap_or(self.measurements_max), missed.unwrap_or(self.measurements_max))
+        met.unwrap_or(self.measurements_max)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "there are few measurements")]
-fn to_float(count: usize) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]
@@ -141,7 +131,7 @@ mod tests {
     #[test]
     fn a_clear_configuration_is_decided_and_an_ambiguous_one_has_no_answer() {
         let test = SequentialTest::for_decisions(23);
-        assert_eq!(test.shortest(), (11, 4));
+        assert_eq!(test.shortest(), 11);
         assert!(end_rates(&test, 0.02).met > 0.999);
         assert!(end_rates(&test, 0.9).missed > 0.999);
         assert!(end_rates(&test, 0.27).no_answer > 0.4, "{:?}", end_rates(&test, 0.27));

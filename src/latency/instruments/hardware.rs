@@ -2,6 +2,7 @@
 //! that is missing then was lost to firmware, hypervisor or hardware.
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
+use crate::documents::count_text::joined;
 use crate::latency::settings::SettingTime;
 use crate::latency::tracer::{
     self, LatencyTracer, MeasuredThreads, TracerJob, TracerSample, TracerUse,
@@ -113,10 +114,8 @@ impl LatencyTracer for HardwareInstrument {
         let mut mode = tracer::setting(host, tracefs, "hwlat_detector/mode", "per-cpu")
             .map_err(|error| TracerRefusal::NoPerCpuMode { error })?;
         let chosen = mode.was.split_whitespace();
-        mode.was = chosen
-            .filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
-            .collect::<Vec<_>>()
-            .join(" ");
+        let chosen = chosen.filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        mode.was = joined(chosen, " ");
         let (width_us, window_us) = (WIDTH_US.to_string(), WINDOW_US.to_string());
         let width = tracer::setting(host, tracefs, "hwlat_detector/width", &width_us)?;
         let window = tracer::setting(host, tracefs, "hwlat_detector/window", &window_us)?;

@@ -58,7 +58,9 @@ pub trait Instrument: Sync {
     ///
     /// # Errors
     /// Why it cannot.
-    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal>;
+    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
+        Ok(())
+    }
 
     /// Checks that it supports threads of this period.
     ///

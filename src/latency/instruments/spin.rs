@@ -1,7 +1,7 @@
 //! `spin`: like oslat. A thread polls the clock; time between two reads that is longer than a read
 //! takes went to something else.
 
-use super::{Instrument, InstrumentRefusal, ThreadTask};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::shared_memory::latency_stats::{
     EventSource, LatencyStats, WakeEvent, measure,
@@ -44,10 +44,6 @@ impl Instrument for SpinInstrument {
          that is not isolated, by a shield or with isolcpus=, other ordinary programs run too.\n\n\
          Source: rdtsc_ordered() in arch/x86/include/asm/tsc.h (6.12); on other processors \
          clock_gettime(2); for real-time threads, commit 5f6bd380c7bd (6.12)."
-    }
-
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
-        Ok(())
     }
 
     fn is_endless(&self) -> bool {

@@ -1,7 +1,7 @@
 //! `timer`: like cyclictest. A thread sleeps until a point in time, reads the clock when it runs
 //! again, and sleeps until the next point.
 
-use super::{Instrument, InstrumentRefusal, ThreadTask};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::shared_memory::latency_stats::{
     EventSource, LatencyStats, WakeEvent, measure,
@@ -52,10 +52,6 @@ impl Instrument for TimerInstrument {
          takes the task's slack: 0 for real-time ones, set with their policy since commit \
          ed4fb6d7ef68 and by that function before; __hrtimer_init_sleeper(), get_target_base() and \
          hrtimer_check_target(); get_nohz_timer_target() in kernel/sched/core.c."
-    }
-
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
-        Ok(())
     }
 
     fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {

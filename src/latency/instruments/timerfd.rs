@@ -1,6 +1,6 @@
 //! `timerfd`: a timer as a file that is read, as event loops and audio programs use it.
 
-use super::{Instrument, InstrumentRefusal, ThreadTask};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::Host;
 use cpushield_linux::shared_memory::latency_stats::{
     EventSource, LatencyStats, WakeEvent, measure,
@@ -34,10 +34,6 @@ impl Instrument for TimerFd {
          Source: timerfd_create(2); timerfd_setup() in fs/timerfd.c and hrtimer_init() in \
          kernel/time/hrtimer.c (6.12), where a timer without HRTIMER_MODE_HARD is a soft one on \
          PREEMPT_RT."
-    }
-
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
-        Ok(())
     }
 
     fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {

@@ -1,6 +1,6 @@
 //! `wakeup`: a thread that another CPU wakes by a futex in shared memory.
 
-use super::{Instrument, InstrumentRefusal, ThreadTask};
+use super::{Instrument, ThreadTask};
 use cpushield_linux::shared_memory::latency_stats::{
     EventSource, FutexWait, LatencyStats, TriggerListener, WakeEvent, WakeMethod, measure,
 };
@@ -42,10 +42,6 @@ impl Instrument for WakeupInstrument {
          again, and that period counts as missed. Periods that the waker skips count as missed, \
          too.\n\n\
          Source: futex(2); ttwu_queue() in kernel/sched/core.c (6.12)."
-    }
-
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
-        Ok(())
     }
 
     fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
