@@ -6,7 +6,7 @@ use super::paint::show_done;
 use crate::failure::Failure;
 use crate::report::disabled_blocks;
 use crate::ui::Ui;
-use crate::workflow::every_boot::{ActiveShieldFate, DisabledShield, disable_shield};
+use crate::workflow::every_boot::{DisabledShield, RunningUnit, disable_shield};
 use crate::workflow::take_down::check_restored;
 
 /// Stop shielding CPUs at every boot
@@ -40,7 +40,7 @@ pub(super) const HELP: HelpTail = HelpTail {
 /// The file cannot be removed, or the shield cannot be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &DisableArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
-    let fate = if args.now { ActiveShieldFate::TakenDown } else { ActiveShieldFate::Kept };
+    let fate = if args.now { RunningUnit::Stopped } else { RunningUnit::Kept };
     let document = disable_shield(&work, fate)?;
     let DisabledShield { disabled, active, active_unknown, undone, .. } = &document;
     show_done(ui, &document, || {

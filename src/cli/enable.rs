@@ -7,8 +7,9 @@ use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::report::{enabled_blocks, enabled_policy_blocks};
 use crate::ui::Ui;
+use crate::workflow::absolute_path;
 use crate::workflow::every_boot::{
-    ApplyTime, EnabledPolicy, EnabledShield, absolute_path, enable_policy, enable_shield,
+    ApplyTime, EnabledPolicy, EnabledShield, enable_policy, enable_shield,
 };
 use std::path::Path;
 

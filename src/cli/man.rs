@@ -2,6 +2,7 @@
 //! of units. Packages contain them.
 
 use super::{help, help_tail};
+use crate::documents::count_text::joined;
 use crate::failure::Failure;
 use crate::workflow::example_units::example_units;
 use crate::workflow::explained_page::POLICY;
@@ -142,5 +143,5 @@ fn roff(text: &str) -> String {
         let line = line.replace('\\', "\\e").replace('-', "\\-");
         if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line }
     });
-    lines.collect::<Vec<_>>().join("\n")
+    joined(lines, "\n")
 }

@@ -4,7 +4,7 @@
 
 use super::WorkContext;
 use crate::apply::{self, JournalLoadError, PublicState, ShieldPresence};
-use crate::documents::plan::{Plan, Shield};
+use crate::documents::plan::{ActiveShields, Plan, Shield};
 use crate::documents::shield_status::UnfinishedWork;
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
@@ -32,6 +32,18 @@ pub(super) fn active_shields(work: &WorkContext<'_>) -> Result<Vec<Plan>, Failur
         },
         Ok(plans) => Ok(plans),
     }
+}
+
+/// The active version of a shield, and the other shields.
+pub(super) fn version_and_others(
+    work: &WorkContext<'_>,
+    name: &str,
+) -> Result<(Option<Plan>, ActiveShields), Failure> {
+    let (mut old, others): (Vec<Plan>, Vec<Plan>) =
+        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == name);
+    let old = old.pop();
+    let live = ActiveShields::new(&others).replacing(old.as_ref());
+    Ok((old, live))
 }
 
 /// The work of another process because of which the journal is not complete yet; `None` if the

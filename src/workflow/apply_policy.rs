@@ -1,11 +1,10 @@
 //! Applies all shields of a policy. Everything is planned before the first write. If a shield
 //! cannot be applied, what this command did to the shields before it is taken back.
 
-use super::active_shields::active_shields;
+use super::active_shields::version_and_others;
 use super::apply_shield::{ProgramsInTheWay, make_plan, warn_of_nohz_full};
 use super::apply_with_fallback::PlanOrigin;
 use super::change_shield::{check_programs, end_interrupted_change, is_same_version};
-use super::machine_survey::survey_machine;
 use super::machine_without::survey_without;
 use super::operator_units::warn_of_old_socket;
 use super::policy_shields::plan_policy_shields;
@@ -13,7 +12,6 @@ use super::shield_options::PolicyOptions;
 use super::take_back::take_back;
 use super::{WorkContext, catch_stops};
 use crate::documents::applied::{AppliedPolicy, AppliedShield, ShieldEffect};
-use crate::documents::plan::{ActiveShields, Plan};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::{PlannedShield, plan_choice};
 use crate::run;
@@ -78,14 +76,8 @@ fn apply_one(
 ) -> Result<AppliedShield, Failure> {
     let WorkContext { host, store, .. } = work;
     let request = &planned.wanted.request;
-    let (before, live): (Vec<Plan>, Vec<Plan>) =
-        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == request.name);
-    let before = before.into_iter().next();
-    let machine = match &before {
-        Some(before) => survey_without(host, store, before)?,
-        None => survey_machine(host, store),
-    };
-    let live = ActiveShields::new(&live).replacing(before.as_ref());
+    let (before, live) = version_and_others(work, &request.name)?;
+    let machine = survey_without(host, store, before.as_ref())?;
     let choice = planned.choice.clone();
     let plan = plan_choice(&machine, request, choice, &live)?;
     let what = match &before {

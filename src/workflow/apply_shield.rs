@@ -1,12 +1,12 @@
 //! Applies a saved plan, or plans a request and applies that plan.
 
-use super::active_shields::{active_shields, known_shields};
+use super::active_shields::{active_shields, known_shields, version_and_others};
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 pub use super::change_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, end_interrupted_change, find_version, is_same_version};
 use super::given_file::read_file;
 use super::machine_survey::survey_machine;
-use super::machine_without::remove_shield;
+use super::machine_without::{remove_shield, survey_without};
 use super::operator_units::warn_of_old_socket;
 use super::saved_document::SavedDocument;
 use super::shield_options::{ShieldOptions, check_accounts};
@@ -17,7 +17,7 @@ use crate::change::EffectTime;
 use crate::documents::applied::{AppliedPlan, ShieldNote};
 use crate::documents::free_cpus::FreeCpus;
 use crate::documents::machine::Machine;
-use crate::documents::plan::{ActiveShields, ChoiceReason, NamedShield, Plan, version_differences};
+use crate::documents::plan::{ChoiceReason, NamedShield, Plan, version_differences};
 use crate::failure::Failure;
 use crate::plan::{check_saved, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
@@ -59,27 +59,12 @@ pub fn preview_source(work: &WorkContext<'_>, source: &PlanSource) -> Result<Pla
 fn check_saved_plan(work: &WorkContext<'_>, plan: &Plan) -> Result<(), Failure> {
     apply::check_active(&work.host, &work.store, plan)?;
     let (old, live) = version_and_others(work, &plan.shield.name)?;
-    let mut machine = survey_machine(&work.host, &work.store);
-    if let Some(old) = &old {
-        remove_shield(&mut machine, &work.host, &work.store, old)?;
-    }
+    let machine = survey_without(&work.host, &work.store, old.as_ref())?;
     check_saved(&machine, plan, &live)?;
     match &plan.operators {
         Some(operators) => check_accounts(&work.host, operators),
         None => Ok(()),
     }
-}
-
-/// The active version of a shield, and the other shields.
-fn version_and_others(
-    work: &WorkContext<'_>,
-    name: &str,
-) -> Result<(Option<Plan>, ActiveShields), Failure> {
-    let (mut old, others): (Vec<Plan>, Vec<Plan>) =
-        active_shields(work)?.into_iter().partition(|plan| plan.shield.name == name);
-    let old = old.pop();
-    let live = ActiveShields::new(&others).replacing(old.as_ref());
-    Ok((old, live))
 }
 
 /// Applies the plan: a further shield, or another version of an active one. Returns the plan that
@@ -266,11 +251,7 @@ struct SeveralPlans {
 fn parse_saved_plan(text: &str, name: &str) -> Result<Plan, Failure> {
     Plan::parse(text, name).map_err(|error| match SavedDocument::parse(text, name) {
         Ok(SavedDocument::Plan(_)) => error.into(),
-        Ok(other) => Failure::usage(format!(
-            "{name} is not a plan: it is the output of `cpushield {}`",
-            other.command()
-        ))
-        .hint("make a plan: cpushield plan -o FILE"),
+        Ok(other) => other.is_not(name, "a plan").hint("make a plan: cpushield plan -o FILE"),
         Err(_) if serde_json::from_str::<SeveralPlans>(text).is_ok() => {
             Failure::usage(format!("{name} contains the plans of several shields"))
                 .hint("apply all shields of the policy: cpushield apply --all")

@@ -7,9 +7,7 @@ use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
 use super::minimize::{list_forced, list_tunables};
 use super::prepared_matrix::{PreparedMatrix, prepare_matrix};
-use super::run_experiment::{
-    ExperimentResults, check_and_begin, claim_experiment, now_s, run_schedule,
-};
+use super::run_experiment::{ExperimentFile, ExperimentResults, begin_and_run, claim_experiment};
 use super::{WorkContext, runs_as_root};
 use crate::boot::{line, loaders};
 use crate::documents::experiment::{
@@ -20,7 +18,6 @@ use crate::documents::machine::Machine;
 use crate::documents::option_search::{
     OptionSubset, SearchDryRun, SearchGoal, SearchKind, SearchOption,
 };
-use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{SearchRequest, describe_search, list_only};
 use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
@@ -29,7 +26,7 @@ use crate::plan::plan;
 use crate::policy::Siblings;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, absolute};
+use std::path::Path;
 use toml::{Table, Value};
 
 /// The name of a matrix that is made from documents.
@@ -107,14 +104,8 @@ pub fn start(
         (Ok(made), None) => made,
     };
     let _lock = claim_experiment(&work.store, "an experiment is running")?;
-    let journal = ExperimentJournal {
-        reboot: request.reboot,
-        output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
-        search: Some(search.request),
-        ..ExperimentJournal::new(NAME.to_owned(), text, Vec::new(), now_s())
-    };
-    let journal = check_and_begin(work, matrix, output, journal)?;
-    run_schedule(work, journal)
+    let file = ExperimentFile { name: NAME.to_owned(), text, matrix };
+    begin_and_run(work, file, request.reboot, output, Some(search.request))
 }
 
 /// Warns of documents that contradict their roles: the search measures both ends again, which takes

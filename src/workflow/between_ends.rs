@@ -6,6 +6,7 @@ use super::experiment_machine::thread_specs;
 use super::given_file::read_file;
 use super::saved_document::SavedDocument;
 use crate::change::EffectTime;
+use crate::documents::count_text::joined;
 use crate::documents::evidence::VerifyDocument;
 use crate::documents::experiment::{Experiment, ExperimentColumn};
 use crate::documents::latency::LatencyMeasurement;
@@ -252,7 +253,7 @@ impl MeasuredEnd {
         self.kernel = row.kernel.clone().or_else(|| setup.kernel.clone());
         self.processor.clone_from(&setup.processor);
         let words = setup.cmdline.iter().chain(&row.boot).map(String::as_str);
-        self.cmdline = Some(words.collect::<Vec<&str>>().join(" "));
+        self.cmdline = Some(joined(words, " "));
         self.shielded = Some(row.shield);
         self.tunables.clone_from(&row.tunables);
         self.machine.extend(list_facts(setup));
@@ -278,7 +279,7 @@ impl MeasuredEnd {
             0 => "none".to_owned(),
             ns => table::span(ns),
         });
-        self.method.insert("periods".to_owned(), periods.collect::<Vec<String>>().join(", "));
+        self.method.insert("periods".to_owned(), joined(periods, ", "));
         let policies: Vec<String> = policies.into_iter().collect();
         self.method.insert("policies".to_owned(), policies.join(", "));
     }
@@ -302,8 +303,8 @@ impl MeasuredEnd {
         self.kernel.clone_from(&machine.kernel.release);
         self.cmdline.clone_from(&machine.kernel.cmdline);
         self.processor.clone_from(&machine.topology.model);
-        let firmware: Vec<String> = machine.firmware.iter().map(SurveyFinding::describe).collect();
-        self.machine.insert("settings".to_owned(), firmware.join("; "));
+        let firmware = machine.firmware.iter().map(SurveyFinding::describe);
+        self.machine.insert("settings".to_owned(), joined(firmware, "; "));
         self.machine.insert("online".to_owned(), machine.topology.online.to_string());
     }
 }

@@ -1,11 +1,11 @@
 //! Plans and writes kernel parameters for the next boot, and starts a kernel with them.
 
-use super::WorkContext;
 use super::machine_survey::survey_machine;
 use super::measured_row;
 pub use super::measured_row::ExperimentRowName;
 use super::root_files::{RootFile, warn_of_other_users};
 use super::shield_options::ShieldOptions;
+use super::{WorkContext, absolute_path};
 use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
 use crate::boot::plan::{BootRequest, for_row, plan};
@@ -17,7 +17,6 @@ use crate::documents::boot::{BootPlan, BootStatus, UndoneParameters, WrittenPara
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;
-use std::path::absolute;
 use std::time::Duration;
 
 /// What is requested of the boot in addition to the shield.
@@ -164,7 +163,7 @@ fn cannot_fall_back(goal: TrialGoal) -> Failure {
 fn write_mode(work: &WorkContext<'_>, order: &BootOrder) -> write::WriteMode {
     let WorkContext { host, state_dir, .. } = work;
     let program = host.read_link("/proc/self/exe").ok().filter(|_| host.has_systemd());
-    let state_dir = absolute(state_dir).unwrap_or_else(|_| state_dir.clone()).display().to_string();
+    let state_dir = absolute_path(state_dir);
     write::WriteMode {
         default_entry: order.default_entry,
         term: order.term,

@@ -2,12 +2,12 @@
 //! shield has already stays, what is new is added, and what is no longer requested is removed.
 
 use super::WorkContext;
-use super::active_shields::active_shields;
+use super::active_shields::version_and_others;
 use super::apply_with_fallback::{ApplyFunction, PlanOrigin, apply_or_fall_back};
 use super::machine_survey::survey_shielded;
 use crate::apply::{self, ApplyError, ApplyProgress};
 use crate::documents::applied::{AppliedPlan, ShieldNote};
-use crate::documents::plan::{ActiveShields, Plan, SkipReason, version_differences};
+use crate::documents::plan::{Plan, SkipReason, version_differences};
 use crate::failure::Failure;
 use crate::plan::{check_dropped, missing};
 use crate::run::{self, RunError, VersionChange};
@@ -54,9 +54,8 @@ pub(super) fn change_shield(
     if is_same_version(old, &new) {
         return repair(host, store, old).map(|applied| (applied, old.clone()));
     }
-    let mut others = active_shields(work)?;
-    others.retain(|plan| plan.shield.name != old.shield.name);
-    check_dropped(&new, &ActiveShields::new(&others).replacing(Some(old)))?;
+    let (_, others) = version_and_others(work, &old.shield.name)?;
+    check_dropped(&new, &others)?;
     let mut change = check_programs(work, (old, &new), programs)?;
     let prepared = change.prepare(host, store)?;
     let replace: ApplyFunction = apply::replace;

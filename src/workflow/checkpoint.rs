@@ -185,13 +185,9 @@ fn notes_of(AutosaveResults { failed, longest }: AutosaveResults) -> Vec<Latency
 fn read_measurement(files: &UserFiles, path: &Path) -> Result<Box<LatencyMeasurement>, Failure> {
     match SavedDocument::read_for(files, path, &["latency --json"])? {
         SavedDocument::Latency(latency) => Ok(latency),
-        other => {
-            let (file, command) = (path.display(), other.command());
-            let message =
-                format!("{file} is not a measurement: it is the output of `cpushield {command}`");
-            Err(Failure::usage(message)
-                .hint("start a measurement: cpushield latency timer -o FILE"))
-        }
+        other => Err(other
+            .is_not(path.display(), "a measurement")
+            .hint("start a measurement: cpushield latency timer -o FILE")),
     }
 }
 

@@ -101,10 +101,8 @@ fn read_run(access: &UserFiles, file: &str) -> Result<GivenRun, Failure> {
             MeasuredDocument::Verify(Box::new(verify.evidence), Box::new(verify.verdict))
         }
         other => {
-            let command = other.command();
-            let message =
-                format!("{file} is not a measurement: it is the output of `cpushield {command}`");
-            return Err(Failure::usage(message)
+            return Err(other
+                .is_not(file, "a measurement")
                 .hint("measure latency: cpushield latency timer --json > FILE")
                 .hint("or measure interruptions: cpushield verify --json > FILE"));
         }

@@ -72,17 +72,11 @@ fn wait_for_goal(
     let WorkContext { ui, host, store, .. } = work;
     let Some(until) = seen.until.filter(|_| seen.against.is_empty()) else { return Ok(None) };
     let last_s = until.within_s.saturating_add(FALL_BACK_S);
-    match wait_until(host, until.goal, last_s, || ui.status(&format!("waiting for {}", until.goal)))
-    {
-        GoalEnd::Reached => Ok(None),
-        GoalEnd::Late => Ok(Some(not_reached(until))),
-        GoalEnd::Stopped { signal } => Err(stopped_before_end(signal)),
-    }
-    .and_then(|doubt| {
-        // The unit may have fallen back in that time.
-        trial::observe(host, store)?;
-        Ok(doubt)
-    })
+    ui.status(&format!("waiting for {}", until.goal));
+    let came = wait_until(host, until.goal, last_s)?;
+    // The unit may have fallen back in that time.
+    trial::observe(host, store)?;
+    Ok((!came).then(|| not_reached(until)))
 }
 
 fn not_reached(until: TrialDeadline) -> TrialDoubt {
@@ -93,33 +87,18 @@ fn stopped_before_end(signal: StopSignal) -> Failure {
     Failure::stopped(signal).hint("conclude the trial: cpushield boot conclude")
 }
 
-/// How a wait for a user's way to the machine ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum GoalEnd {
-    /// It is there.
-    Reached,
-    /// It was not there in time.
-    Late,
-    /// A signal stopped the wait.
-    Stopped {
-        /// The signal.
-        signal: StopSignal,
-    },
-}
-
-/// Waits for a goal until the kernel has run for so many seconds.
-fn wait_until(host: &Host, goal: TrialGoal, last_s: u64, on_wait: impl Fn()) -> GoalEnd {
-    on_wait();
+/// Waits for a goal until the kernel has run for so many seconds; `false` if it did not come.
+fn wait_until(host: &Host, goal: TrialGoal, last_s: u64) -> Result<bool, Failure> {
     loop {
         if is_reached(host, goal) {
-            return GoalEnd::Reached;
+            return Ok(true);
         }
         if let Some(signal) = signal::stopped_by() {
-            return GoalEnd::Stopped { signal };
+            return Err(stopped_before_end(signal));
         }
         // Without a clock the time never passes, and a person decides.
         if uptime_s(host).is_some_and(|uptime| uptime >= last_s) {
-            return GoalEnd::Late;
+            return Ok(false);
         }
         std::thread::sleep(GOAL_INTERVAL);
     }
@@ -136,10 +115,8 @@ pub fn reboot_unless_reached(
 ) -> Result<Option<ConcludedTrial>, Failure> {
     let WorkContext { ui, host, store, .. } = work;
     catch_stops()?;
-    match wait_until(host, until.goal, until.within_s, || {}) {
-        GoalEnd::Reached => return Ok(None),
-        GoalEnd::Stopped { signal } => return Err(stopped_before_end(signal)),
-        GoalEnd::Late => {}
+    if wait_until(host, until.goal, until.within_s)? {
+        return Ok(None);
     }
     let end = match trial::conclude(host, store, &[not_reached(until)]) {
         Ok(end) => Some(end.into()),

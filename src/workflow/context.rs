@@ -7,7 +7,7 @@ use crate::ui::Ui;
 use cpushield_linux::{
     AffinityGuard, CpuSet, EventLog, Host, PublicDir, Store, processes::process, sys::signal,
 };
-use std::path::{Path, PathBuf};
+use std::path::{Path, PathBuf, absolute};
 
 /// The default state directory, relative to the machine's root.
 const STATE: &str = "var/lib/cpushield";
@@ -134,6 +134,12 @@ pub fn step_aside(host: &Host, housekeeping: &CpuSet) -> Result<AffinityGuard, F
     host.step_aside(housekeeping).map_err(|e| {
         Failure::machine(format!("cannot restrict this process to CPU {housekeeping}: {e}"))
     })
+}
+
+/// The path, independent of the working directory.
+#[must_use]
+pub fn absolute_path(path: &Path) -> String {
+    absolute(path).unwrap_or(path.to_owned()).display().to_string()
 }
 
 /// Whether this process may change the machine.

@@ -8,9 +8,10 @@ use super::policy_shields::plan_policy_shields;
 use super::root_files::{RootFile, check_for_operators, check_visible, warn_of_other_users};
 use super::shield_options::{PolicyOptions, ShieldOptions};
 use super::take_down::{take_down, take_down_named, take_policy_down};
-use super::{WorkContext, catch_stops};
+use super::{WorkContext, absolute_path, catch_stops};
 use crate::apply;
-use crate::boot::early::{self, RunningUnit, StartCommand, StartTarget};
+pub use crate::boot::early::RunningUnit;
+use crate::boot::early::{self, StartCommand, StartTarget};
 use crate::documents::applied::{AppliedPlan, AppliedPolicy, UndoneShield, UnrestoredChanges};
 pub use crate::documents::boot::Enabled;
 use crate::documents::plan::{Plan, Shield};
@@ -18,7 +19,7 @@ use crate::failure::Failure;
 use crate::policy::{DEFAULT_PATH, DisturbanceConsent};
 use cpushield_linux::sys::sched;
 use serde::Serialize;
-use std::path::{Path, absolute};
+use std::path::Path;
 
 /// The version of the format of these documents.
 pub const SCHEMA: u32 = 1;
@@ -70,15 +71,6 @@ pub enum ApplyTime {
     NextBoot,
     /// At the next boot, and now too.
     NowToo,
-}
-
-/// What happens to the active shield when boots no longer apply one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ActiveShieldFate {
-    /// It stays.
-    Kept,
-    /// It is taken down.
-    TakenDown,
 }
 
 /// Installs the file that applies this shield at every boot; `words` are the arguments of
@@ -192,12 +184,6 @@ impl EveryBootCommand {
     }
 }
 
-/// The path, independent of the working directory.
-#[must_use]
-pub fn absolute_path(path: &Path) -> String {
-    absolute(path).unwrap_or(path.to_owned()).display().to_string()
-}
-
 /// Whether systemd shuts the system down. If that is unknown, it does not: an undo is only slow.
 #[must_use]
 pub fn shuts_down(work: &WorkContext<'_>) -> bool {
@@ -210,18 +196,14 @@ pub fn shuts_down(work: &WorkContext<'_>) -> bool {
 /// The file cannot be removed, or the shield cannot be undone.
 pub fn disable_shield(
     work: &WorkContext<'_>,
-    fate: ActiveShieldFate,
+    running: RunningUnit,
 ) -> Result<DisabledShield, Failure> {
     catch_stops()?;
     let WorkContext { host, store, .. } = work;
-    let running = match fate {
-        ActiveShieldFate::Kept => RunningUnit::Kept,
-        ActiveShieldFate::TakenDown => RunningUnit::Stopped,
-    };
     let disabled = early::remove(host, store, running).map_err(Failure::from);
-    let (disabled, undone) = match fate {
-        ActiveShieldFate::Kept => (disabled?, Vec::new()),
-        ActiveShieldFate::TakenDown => {
+    let (disabled, undone) = match running {
+        RunningUnit::Kept => (disabled?, Vec::new()),
+        RunningUnit::Stopped => {
             let hint = "undo the active shield: cpushield undo";
             let disabled = disabled.map_err(|failure| failure.hint(hint))?;
             let undone = take_enabled_down(work, disabled.as_ref())?;

@@ -8,6 +8,7 @@ use crate::boot::{
     BootError, RowWords, check_row_kernel, check_row_words, loaders, plan as boot_plan,
 };
 use crate::documents::boot::WordFault;
+use crate::documents::count_text::joined;
 use crate::documents::experiment::RowBoot;
 use crate::documents::machine::Machine;
 use crate::experiment::{Matrix, RebootPermission};
@@ -69,9 +70,9 @@ fn explain_error(error: BootError) -> Failure {
     let message = error.to_string();
     match error {
         BootError::NoKernel { known, .. } if !known.is_empty() => {
-            let known: Vec<String> = known.iter().map(|it| format!("kernel = {it:?}")).collect();
+            let known = known.iter().map(|it| format!("kernel = {it:?}"));
             Failure::usage(message)
-                .hint(format!("choose one from the menu: {}", known.join(" or ")))
+                .hint(format!("choose one from the menu: {}", joined(known, " or ")))
         }
         BootError::FaultyWord(faulty) => {
             let advice = match &faulty.fault {

@@ -6,7 +6,7 @@ use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
 use super::load_options::{LoadCpus, LoadOptions};
 use super::root_files::{RootFile, warn_of_other_users};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
-use super::{WorkContext, active_shields, step_aside};
+use super::{WorkContext, absolute_path, active_shields, step_aside};
 use crate::apply::{self, ApplyError};
 use crate::boot::parameter_effect::ParameterEffect;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, write};
@@ -31,7 +31,6 @@ use crate::survey::survey;
 use crate::tunables;
 use cpushield_linux::{CpuSet, sys::signal};
 use std::cell::Cell;
-use std::path::absolute;
 use std::time::Duration;
 
 /// The machine that an experiment runs on.
@@ -306,11 +305,10 @@ impl ExperimentMachine for LiveExperimentMachine<'_> {
         if !self.work.host.has_systemd() {
             return Ok(());
         }
-        let state_dir = &self.work.state_dir;
-        let state = absolute(state_dir).unwrap_or_else(|_| state_dir.clone());
+        let state = absolute_path(&self.work.state_dir);
         let program = self.work.host.read_link("/proc/self/exe")?;
         warn_of_other_users(self.work, RootFile::Program(&program), "each boot of the experiment");
-        Ok(unit::install(&self.work.host, &program, &state.display().to_string())?)
+        Ok(unit::install(&self.work.host, &program, &state)?)
     }
 
     fn disable_resume_at_boot(&mut self) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
 //! Whether a measurement makes `cpushield latency` succeed, and the reason if it does not.
 
+use crate::documents::count_text::joined;
 use crate::documents::evidence::Gate;
 use crate::documents::latency::{LatencyDoubt, LatencyMeasurement, ThreadDoubt};
 use crate::failure::{Failure, FailureKind};
@@ -24,8 +25,8 @@ pub fn check(latency: &LatencyMeasurement) -> Result<(), Failure> {
         return Ok(());
     }
     let broken = latency.gates.iter().filter(|gate| gate.held != Some(true));
-    let reasons: Vec<String> = broken.map(describe_broken_gate).collect();
-    Err(Failure::new(FailureKind::DoesNotHold, reasons.join("; ")))
+    let reasons = broken.map(describe_broken_gate);
+    Err(Failure::new(FailureKind::DoesNotHold, joined(reasons, "; ")))
 }
 
 fn describe_broken_gate(gate: &Gate<LatencyDoubt>) -> String {

@@ -9,17 +9,20 @@ use crate::documents::plan::{Plan, Shield};
 use cpushield_linux::{CpuSet, Host, Store};
 use std::collections::BTreeMap;
 
-/// Surveys the machine, and reverts what the shield of this plan has changed in the document.
+/// Surveys the machine, and reverts what the shield of this plan, if any, has changed in the
+/// document.
 ///
 /// # Errors
 /// The journal cannot be read or parsed.
 pub(super) fn survey_without(
     host: &Host,
     store: &Store,
-    plan: &Plan,
+    plan: Option<&Plan>,
 ) -> Result<Machine, JournalLoadError> {
     let mut machine = survey_machine(host, store);
-    remove_shield(&mut machine, host, store, plan)?;
+    if let Some(plan) = plan {
+        remove_shield(&mut machine, host, store, plan)?;
+    }
     Ok(machine)
 }
 

@@ -61,12 +61,9 @@ pub(super) fn read(
 fn read_experiment(host: &Host, file: &Path) -> Result<Experiment, Failure> {
     match SavedDocument::read_for(&host.user_files(), file, &["experiment --json"])? {
         SavedDocument::Experiment(experiment) => Ok(*experiment),
-        other => {
-            let (file, command) = (file.display(), other.command());
-            let message =
-                format!("{file} is not an experiment: it is the output of `cpushield {command}`");
-            Err(Failure::usage(message).hint("write one: cpushield experiment FILE -o RESULT"))
-        }
+        other => Err(other
+            .is_not(file.display(), "an experiment")
+            .hint("write one: cpushield experiment FILE -o RESULT")),
     }
 }
 

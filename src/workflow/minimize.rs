@@ -5,9 +5,7 @@ use super::experiment_cpus::choose_row_cpus;
 use super::experiment_machine::request_for_row;
 use super::machine_survey::survey_machine;
 use super::prepared_matrix::prepare_matrix;
-use super::run_experiment::{
-    ExperimentFile, ExperimentResults, check_and_begin, claim_experiment, now_s, run_schedule,
-};
+use super::run_experiment::{ExperimentFile, ExperimentResults, begin_and_run, claim_experiment};
 use crate::change::EffectTime;
 use crate::documents::experiment::ExperimentRow;
 use crate::documents::machine::Machine;
@@ -15,7 +13,6 @@ use crate::documents::option_search::{
     FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchKind, SearchOption,
 };
 use crate::documents::plan::Plan;
-use crate::experiment::journal::ExperimentJournal;
 use crate::experiment::search::{SearchRequest, describe_search};
 use crate::experiment::{Matrix, RebootPermission, RowCpus};
 use crate::failure::Failure;
@@ -24,7 +21,7 @@ use crate::quote::quote_names;
 use crate::registry::nearest;
 use crate::tunables::TUNABLES;
 use std::collections::BTreeMap;
-use std::path::{Path, absolute};
+use std::path::Path;
 
 /// Tunables that prevent nothing. Undo and the instruments need them.
 const BOOKKEEPING: [&str; 2] = ["keep-affinities", "tracing-buffer"];
@@ -67,19 +64,12 @@ pub fn start(
     let _lock = claim_experiment(&work.store, "an experiment is running")?;
     let machine = survey_machine(&work.host, &work.store);
     let (search, _) = make_search(work, &machine, request)?;
-    let ExperimentFile { name, text, .. } = &request.file;
     for fixed in search.fixed.iter().filter(|it| it.why == FixedReason::RebootNotPermitted) {
         work.ui.warn(&format!("{}: {}", fixed.option, fixed.why));
     }
     let whole = make_whole_matrix(request, &search)?;
-    let journal = ExperimentJournal {
-        reboot: request.reboot,
-        output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
-        search: Some(search),
-        ..ExperimentJournal::new(name.clone(), text.clone(), Vec::new(), now_s())
-    };
-    let journal = check_and_begin(work, whole, output, journal)?;
-    run_schedule(work, journal)
+    let file = ExperimentFile { matrix: whole, ..request.file.clone() };
+    begin_and_run(work, file, request.reboot, output, Some(search))
 }
 
 /// The matrix of the row with every option.

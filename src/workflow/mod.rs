@@ -67,7 +67,7 @@ mod watch_checkpoint;
 pub mod watch_request;
 mod watch_target;
 
-pub use context::{WorkContext, catch_stops, runs_as_root, step_aside};
+pub use context::{WorkContext, absolute_path, catch_stops, runs_as_root, step_aside};
 
 /// A document that a subcommand prints with `--json`.
 #[cfg(feature = "schema")]

@@ -1,5 +1,6 @@
 //! Reads the Markdown of a page into its parts, and renders them for a terminal.
 
+use crate::documents::count_text::joined;
 use crate::report::table::{Align, fit, wrap};
 
 /// A part of a page.
@@ -54,7 +55,7 @@ pub fn render_body(text: &str, width: usize) -> String {
         }
         PagePart::Paragraph(text) => render_paragraph(&text, width),
     });
-    parts.collect::<Vec<String>>().join("\n")
+    joined(parts, "\n")
 }
 
 /// The text with the words of each link in place of the link. In code there are no links.

@@ -8,13 +8,15 @@ use super::machine_survey::survey_machine;
 use super::prepared_matrix::{PreparedMatrix, prepare_matrix};
 use super::search_machine::LiveSearchMachine;
 use super::undo_watchdog::EXPERIMENT_SHIELD;
-use super::{WorkContext, active_shields, catch_stops, runs_as_root};
+use super::{WorkContext, absolute_path, active_shields, catch_stops, runs_as_root};
 use crate::boot::{self, early};
+use crate::documents::count_text::joined;
 use crate::documents::experiment::{DryRun, Experiment, ExperimentSetup};
 use crate::documents::machine::Machine;
 use crate::documents::option_search::OptionSearch;
 pub use crate::experiment::RebootPermission;
 use crate::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
+use crate::experiment::search::SearchRequest;
 use crate::experiment::{self, ExperimentEnd, Matrix, RowCpus, Schedule, make_schedule, search};
 use crate::failure::{Failure, FailureKind};
 use crate::json::to_json;
@@ -26,14 +28,14 @@ use cpushield_linux::{
     CpuSet, Host, Store, StoreLock, UserFiles, processes::process, sys::signal, trace::tracefs,
 };
 use serde::Serialize;
-use std::path::{Path, absolute};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long a running experiment may take to end after it is stopped.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The matrix of an experiment, and its file.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ExperimentFile {
     pub(super) name: String,
     pub(super) text: String,
@@ -113,14 +115,7 @@ pub fn start(
     output: Option<&Path>,
 ) -> Result<Option<ExperimentResults>, Failure> {
     let _lock = claim_experiment(&work.store, "an experiment is running")?;
-    let ExperimentFile { name, text, matrix } = file;
-    let journal = ExperimentJournal {
-        reboot,
-        output: output.map(|file| absolute(file).unwrap_or(file.into()).display().to_string()),
-        ..ExperimentJournal::new(name, text, Vec::new(), now_s())
-    };
-    let journal = check_and_begin(work, matrix, output, journal)?;
-    run_schedule(work, journal)
+    begin_and_run(work, file, reboot, output, None)
 }
 
 /// Resumes an interrupted experiment. Returns as [`start`].
@@ -170,7 +165,7 @@ fn no_experiment() -> Failure {
 }
 
 /// The time for the journal.
-pub(super) fn now_s() -> u64 {
+fn now_s() -> u64 {
     epoch_seconds().unwrap_or(0)
 }
 
@@ -184,8 +179,27 @@ pub(super) fn claim_experiment(store: &Store, held: &str) -> Result<StoreLock, F
     })
 }
 
+/// Begins an experiment, or a search, and runs it.
+pub(super) fn begin_and_run(
+    work: &WorkContext<'_>,
+    file: ExperimentFile,
+    reboot: RebootPermission,
+    output: Option<&Path>,
+    search: Option<SearchRequest>,
+) -> Result<Option<ExperimentResults>, Failure> {
+    let ExperimentFile { name, text, matrix } = file;
+    let journal = ExperimentJournal {
+        reboot,
+        output: output.map(absolute_path),
+        search,
+        ..ExperimentJournal::new(name, text, Vec::new(), now_s())
+    };
+    let journal = check_and_begin(work, matrix, output, journal)?;
+    run_schedule(work, journal)
+}
+
 /// Checks everything that can be checked in advance, then writes the first journal.
-pub(super) fn check_and_begin(
+fn check_and_begin(
     work: &WorkContext<'_>,
     matrix: Matrix,
     output: Option<&Path>,
@@ -299,11 +313,10 @@ pub(super) fn describe_setup(
 
 /// Two DMI fields, joined; `None` when both are absent or empty.
 fn read_dmi(host: &Host, names: [&str; 2]) -> Option<String> {
-    let fields: Vec<String> = names
+    let fields = names
         .into_iter()
-        .filter_map(|name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok())
-        .collect();
-    let text = fields.join(" ").trim().to_owned();
+        .filter_map(|name| host.read_line(&format!("/sys/class/dmi/id/{name}")).ok());
+    let text = joined(fields, " ").trim().to_owned();
     Some(text).filter(|text| !text.is_empty())
 }
 
@@ -323,7 +336,7 @@ fn make_machine<'a>(
 }
 
 /// Runs the rest of the schedule and shows the results when it is finished.
-pub(super) fn run_schedule(
+fn run_schedule(
     work: &WorkContext<'_>,
     mut journal: ExperimentJournal,
 ) -> Result<Option<ExperimentResults>, Failure> {

@@ -7,6 +7,7 @@
 use super::given_file::read_file;
 use crate::compare;
 use crate::documents::comparison::Comparison;
+use crate::documents::count_text::joined;
 use crate::documents::evidence::{self, UnfinishedWatch, VerifyDocument};
 use crate::documents::experiment::Experiment;
 use crate::documents::fix_report::{self, FixReport};
@@ -220,6 +221,12 @@ impl SavedDocument {
         Ok(SavedDocument::parse_for(&read_file(files, file)?, &name, wanted)?)
     }
 
+    /// The error for a file that should have held another kind: `a plan`.
+    pub(super) fn is_not(&self, file: impl fmt::Display, wanted: &str) -> Failure {
+        let command = self.command();
+        Failure::usage(format!("{file} is not {wanted}: it is the output of `cpushield {command}`"))
+    }
+
     /// The command that prints this kind: `latency --json`.
     #[must_use]
     pub fn command(&self) -> &'static str {
@@ -271,10 +278,10 @@ fn identify_kind(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentK
         [] if top.is_empty() => Err("expected a cpushield document, found no keys".to_owned()),
         [] => Err("expected a cpushield document, found other keys".to_owned()),
         many => {
-            let names: Vec<&str> = many.iter().map(|kind| kind.command).collect();
+            let names = many.iter().map(|kind| kind.command);
             Err(format!(
                 "expected one document, found the keys of several documents: {}",
-                names.join(", ")
+                joined(names, ", ")
             ))
         }
     }
@@ -284,8 +291,8 @@ fn identify_kind(top: &BTreeMap<String, &RawValue>) -> Result<&'static DocumentK
 fn readable_kinds(wanted: &[&str]) -> String {
     let all = KINDS.iter().map(|kind| kind.command);
     let readable = all.filter(|command| wanted.is_empty() || wanted.contains(command));
-    let names: Vec<String> = readable.map(|command| format!("cpushield {command}")).collect();
-    format!("use the output of one of these: {}", names.join(", "))
+    let names = readable.map(|command| format!("cpushield {command}"));
+    format!("use the output of one of these: {}", joined(names, ", "))
 }
 
 fn expected_output(kind: &DocumentKind) -> String {

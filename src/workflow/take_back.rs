@@ -1,14 +1,14 @@
 //! Takes back what a command did to shields, after a later one of them could not be applied.
 
 use super::WorkContext;
-use super::active_shields::active_shields;
+use super::active_shields::version_and_others;
 use super::apply_shield::ProgramsInTheWay;
 use super::change_shield::{change_shield, find_version, is_same_version};
 use super::machine_without::survey_without;
 use super::take_down::take_down_named;
 use crate::apply;
 use crate::documents::applied::{AppliedShield, ShieldEffect, UnrestoredChanges};
-use crate::documents::plan::{ActiveShields, NamedShield, Plan, list_shields};
+use crate::documents::plan::{NamedShield, Plan, list_shields};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::plan_version;
 use cpushield_linux::sys::signal;
@@ -86,10 +86,8 @@ fn put_back_version(work: &WorkContext<'_>, before: &Plan) -> Result<(), String>
     let name = &before.shield.name;
     let current = find_version(work, name).map_err(|failure| failure.message)?;
     let current = current.ok_or("it is no longer active")?;
-    let machine = survey_without(host, store, &current).map_err(|error| error.to_string())?;
-    let mut live = active_shields(work).map_err(|failure| failure.message)?;
-    live.retain(|plan| plan.shield.name != *name);
-    let live = ActiveShields::new(&live).replacing(Some(&current));
+    let machine = survey_without(host, store, Some(&current)).map_err(|error| error.to_string())?;
+    let (_, live) = version_and_others(work, name).map_err(|failure| failure.message)?;
     let plan = plan_version(&machine, before, &live).map_err(|refusal| refusal.to_string())?;
     if !is_same_version(before, &plan) {
         return Err(

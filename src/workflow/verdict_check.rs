@@ -1,6 +1,7 @@
 //! Whether a verdict makes `cpushield verify` succeed, and the reason if it does not.
 
 use crate::change::EffectTime;
+use crate::documents::count_text::joined;
 use crate::documents::evidence::{Verdict, VerdictState};
 use crate::failure::{Failure, FailureKind};
 use crate::policy::TickLimit;
@@ -52,17 +53,13 @@ fn boot_command(verdict: &Verdict) -> Option<String> {
 /// Why the exit code is 1.
 #[must_use]
 pub fn summary(verdict: &Verdict, subject: VerdictSubject) -> String {
-    let broken: Vec<String> = verdict
-        .gates
-        .iter()
-        .filter(|gate| gate.held != Some(true))
-        .map(|gate| match gate.held {
+    let broken =
+        verdict.gates.iter().filter(|gate| gate.held != Some(true)).map(|gate| match gate.held {
             None => format!("it is unknown whether {} holds", gate.limit),
             _ => format!("{} does not hold: found {}", gate.limit, gate.found),
-        })
-        .collect();
+        });
     if !verdict.gates.is_empty() {
-        return broken.join("; ");
+        return joined(broken, "; ");
     }
     let mut parts = Vec::new();
     let (leaks, unknown) = match subject {

@@ -16,7 +16,7 @@ use cpushield::policy::Siblings;
 use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
-use cpushield::workflow::every_boot::{ActiveShieldFate, disable_shield};
+use cpushield::workflow::every_boot::disable_shield;
 use cpushield_linux::{CommandOutput, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::process::Command;
@@ -195,7 +195,7 @@ fn a_policy_whose_file_is_gone_is_disabled_when_no_shield_is_active() {
     let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
     let (store, state_dir) = (machine.store(), machine.path("state"));
     let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
-    let done = disable_shield(&work, ActiveShieldFate::TakenDown).unwrap();
+    let done = disable_shield(&work, RunningUnit::Stopped).unwrap();
     assert_eq!((done.disabled, done.undone), (Some(put), Vec::new()));
     assert_eq!(machine.files(), before);
 }
