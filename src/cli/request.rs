@@ -3,7 +3,7 @@
 use super::completions::KnownWord;
 use super::input;
 use crate::policy::{DisturbanceConsent, ShareLevel, Siblings, Workload};
-use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switchable_names};
+use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switch_names};
 use clap::builder::NonEmptyStringValueParser;
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
@@ -83,11 +83,11 @@ pub struct RequestArgs {
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
     /// Enable a tunable (see `cpushield explain`)
-    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switchable_names),
+    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switch_names),
           hide_possible_values = true, value_delimiter = ',')]
     pub on: Vec<String>,
     /// Disable a tunable
-    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switchable_names),
+    #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switch_names),
           hide_possible_values = true, value_delimiter = ',')]
     pub off: Vec<String>,
     /// Read the shield from this policy file [default: /etc/cpushield/policy.toml if it exists]

@@ -37,10 +37,10 @@ pub(super) fn exclude_doubtful(drafts: &mut [FigureDraft], base: &GivenGroup, ot
 fn unequal_chances(runs: &[&GivenRun]) -> Vec<FindingReason> {
     let mut why = Vec::new();
     let spans = runs.iter().map(|run| run.span_ns());
-    if let (Some(least), Some(most)) = (spans.clone().min(), spans.max()) {
-        if most as f64 > least as f64 * SPAN_RATIO_MAX {
-            why.push(FindingReason::LengthsDiffer);
-        }
+    if let (Some(least), Some(most)) = (spans.clone().min(), spans.max())
+        && most as f64 > least as f64 * SPAN_RATIO_MAX
+    {
+        why.push(FindingReason::LengthsDiffer);
     }
     let mut cpus = runs.iter().map(|run| run.cpus().len());
     let first = cpus.next();

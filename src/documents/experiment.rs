@@ -374,8 +374,8 @@ impl Experiment {
     /// Whether repetitions of a row failed in a column: those that were measured are a selection.
     #[must_use]
     pub fn has_failed(&self, row: usize, column: usize) -> bool {
-        let cell = self.cells.iter().find(|cell| (cell.row, cell.column) == (row, column));
-        cell.is_some_and(|cell| cell.missing.iter().any(|missed| missed.why.is_failure()))
+        self.cell(row, column)
+            .is_some_and(|cell| cell.missing.iter().any(|missed| missed.why.is_failure()))
     }
 
     /// The mean latency of all repetitions of a row, in nanoseconds; `None` when one is unknown.

@@ -321,10 +321,16 @@ impl ThreadSeries {
         self.max_ns.or(self.silent_below_ns())
     }
 
+    /// ` (irq)` where a wakeup is measured in stages.
+    #[must_use]
+    pub fn stage_text(&self) -> String {
+        self.stage.map_or_else(String::new, |stage| format!(" ({stage})"))
+    }
+
     /// Names the thread: `CPU 3, 1 ms`, `CPU 3, 1 ms (irq)`, `CPU 3` for one that never sleeps.
     #[must_use]
     pub fn thread(&self) -> String {
-        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
+        let stage = self.stage_text();
         match self.period_ns {
             0 => format!("CPU {}{stage}", self.cpu),
             period_ns => format!("CPU {}, {}{stage}", self.cpu, exact_span(period_ns)),
@@ -334,7 +340,7 @@ impl ThreadSeries {
     /// Describes its thread without the CPU: `1 ms threads`, `1 ms threads (irq)`.
     #[must_use]
     pub fn role(&self) -> String {
-        let stage = self.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"));
+        let stage = self.stage_text();
         match self.period_ns {
             0 => format!("threads that never sleep{stage}"),
             period_ns => format!("{} threads{stage}", exact_span(period_ns)),

@@ -214,9 +214,7 @@ impl Kernel {
         }
         self.version.is_some_and(|version| version < NOHZ_FULL).then_some(false)
     }
-}
 
-impl Kernel {
     /// Whether it is a PREEMPT_RT kernel; `None` when unknown.
     #[must_use]
     pub fn is_preempt_rt(&self) -> Option<bool> {

@@ -369,9 +369,7 @@ impl Plan {
         });
         offline.next().map(|(n, _)| (n, ChangeFault::AffinitiesNotSaved))
     }
-}
 
-impl Plan {
     /// The directory of the shield's cgroup: the one that the steps make or write to and that has
     /// the name of the shield's group or slice. `None` for a shield that consists of affinities
     /// only.

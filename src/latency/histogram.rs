@@ -171,9 +171,7 @@ pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, HistogramError> 
         .with_max_value_divisor(1000.0)
         .begin_log_with(&mut log, &mut serializer)
         .map_err(|e| log_error(&e))?;
-    let mut series: Vec<&ThreadSeries> = latency.series.iter().collect();
-    series.sort_by_key(|series| (series.cpu, series.period_ns, series.stage));
-    for series in series {
+    for series in sorted(latency) {
         let stage = series.stage.as_ref().map_or_else(String::new, |stage| format!("-{stage}"));
         let name = format!("cpu{}-{}ns{stage}", series.cpu, series.period_ns);
         let span = Duration::from_nanos(latency.span_ns);
@@ -182,6 +180,12 @@ pub fn hdr_log(latency: &LatencyMeasurement) -> Result<Vec<u8>, HistogramError> 
             .map_err(|e| log_error(&e))?;
     }
     Ok(log)
+}
+
+fn sorted(latency: &LatencyMeasurement) -> Vec<&ThreadSeries> {
+    let mut series: Vec<&ThreadSeries> = latency.series.iter().collect();
+    series.sort_by_key(|series| (series.cpu, series.period_ns, series.stage));
+    series
 }
 
 fn log_error(error: &dyn fmt::Debug) -> HistogramError {
@@ -194,18 +198,14 @@ fn log_error(error: &dyn fmt::Debug) -> HistogramError {
 /// # Errors
 /// A histogram of the document cannot be decoded.
 pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, HistogramError> {
-    let mut all: Vec<&ThreadSeries> = latency.series.iter().collect();
-    all.sort_by_key(|series| (series.cpu, series.period_ns, series.stage));
+    let all = sorted(latency);
     let longest = all.iter().filter_map(|series| series.max_ns).max().map_or(0, whole_us);
     let lines = longest.saturating_add(1).min(LINES_MAX);
     let mut columns = Vec::new();
     let mut beyond = Vec::new();
     for series in &all {
         let (mut column, mut overflow) = (vec![0; lines], 0);
-        for step in decode(series)?.iter_recorded() {
-            let count = step.count_at_value();
-            // The upper end of the last step may be above the longest latency.
-            let ns = step.value_iterated_to().min(series.max_ns.unwrap_or(u64::MAX));
+        for (ns, count) in counts(series)? {
             match column.get_mut(whole_us(ns)) {
                 Some(line) => *line += count,
                 None => overflow += count,
@@ -221,15 +221,14 @@ pub fn cyclictest(latency: &LatencyMeasurement) -> Result<String, HistogramError
         // Writing to a string does not fail.
         let _ = writeln!(text, "{line:06} {}", joined(row, "\t"));
     }
-    let totals: Vec<u64> = all.iter().map(|series| series.samples).collect();
-    write_summary_line(&mut text, "Total", 9, &totals);
-    let least: Vec<u64> = all.iter().map(|series| whole_microseconds(series.min_ns)).collect();
-    write_summary_line(&mut text, "Min Latencies", 5, &least);
-    let mean: Vec<u64> = all.iter().map(|series| whole_microseconds(series.mean_ns)).collect();
-    write_summary_line(&mut text, "Avg Latencies", 5, &mean);
-    let worst: Vec<u64> = all.iter().map(|series| whole_microseconds(series.max_ns)).collect();
-    write_summary_line(&mut text, "Max Latencies", 5, &worst);
-    write_summary_line(&mut text, "Histogram Overflows", 5, &beyond);
+    write_summary_line(&mut text, "Total", 9, all.iter().map(|series| series.samples));
+    let least = all.iter().map(|series| whole_microseconds(series.min_ns));
+    write_summary_line(&mut text, "Min Latencies", 5, least);
+    let mean = all.iter().map(|series| whole_microseconds(series.mean_ns));
+    write_summary_line(&mut text, "Avg Latencies", 5, mean);
+    let worst = all.iter().map(|series| whole_microseconds(series.max_ns));
+    write_summary_line(&mut text, "Max Latencies", 5, worst);
+    write_summary_line(&mut text, "Histogram Overflows", 5, beyond.into_iter());
     Ok(text)
 }
 
@@ -239,8 +238,13 @@ fn whole_microseconds(ns: Option<u64>) -> u64 {
 }
 
 /// Adds a line of cyclictest's summary, with a number for each thread.
-fn write_summary_line(text: &mut String, name: &str, width: usize, numbers: &[u64]) {
-    let numbers: String = numbers.iter().map(|number| format!(" {number:0width$}")).collect();
+fn write_summary_line(
+    text: &mut String,
+    name: &str,
+    width: usize,
+    numbers: impl Iterator<Item = u64>,
+) {
+    let numbers: String = numbers.map(|number| format!(" {number:0width$}")).collect();
     // Writing to a string does not fail.
     let _ = writeln!(text, "# {name}:{numbers}");
 }

@@ -138,27 +138,26 @@ impl<'h> LatencyTrace<'h> {
             let before = meter.read();
             trace.smis = Some((meter, before));
         }
-        trace.start_threads(host, request, placements, &usage)?;
+        trace.start_threads(request, placements, &usage)?;
         Ok(trace)
     }
 
     /// Starts or finds the measured threads and labels their series.
     fn start_threads(
         &mut self,
-        host: &Host,
         request: &MeasureRequest<'_>,
         placements: &[ThreadPlacement],
         usage: &TracerUse,
     ) -> Result<(), LatencyError> {
         let tids = match usage.threads {
             MeasuredThreads::Ours => {
-                let process = measurement_process::start_process(host, request, placements)?;
+                let process = measurement_process::start_process(self.host, request, placements)?;
                 self.notes.extend(process.notes.iter().cloned());
                 let tids = process.tids.clone();
                 self.process = Some(process);
                 tids
             }
-            MeasuredThreads::Kernels(name) => find_tracer_threads(host, name, placements)?,
+            MeasuredThreads::Kernels(name) => find_tracer_threads(self.host, name, placements)?,
             MeasuredThreads::Uninterruptible(name) => {
                 self.tracer_threads = Some(TracerThreads { name, threads: Vec::new() });
                 vec![0; placements.len()]

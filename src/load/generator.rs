@@ -133,8 +133,8 @@ impl LoadGenerator {
     /// The loads that run, before anything of them is counted.
     #[must_use]
     pub fn uncounted(&self) -> Vec<LoadDone> {
-        let report = || ProgramReport { part: None, count: None, span_ns: 0, doubts: Vec::new() };
-        self.loads.iter().map(|load| load.describe_done(report(), &self.cpus)).collect()
+        let loads = self.loads.iter();
+        loads.map(|load| load.describe_done(ProgramReport::default(), &self.cpus)).collect()
     }
 
     /// Lets all loads start to work.
@@ -224,10 +224,10 @@ impl LoadInstance {
         let (mut processes, mut allowed) = (Vec::new(), CpuSet::default());
         let mut description = LoadDescription::default();
         for cpus in shares {
-            let started = LoadProcess::start(host, wanted, cpus, request)?;
-            processes.push(started.process);
-            allowed = allowed.union(&started.allowed);
-            description = started.description;
+            let (process, described, more) = LoadProcess::start(host, wanted, cpus, request)?;
+            processes.push(process);
+            allowed = allowed.union(&more);
+            description = described;
         }
         let refused = request.cpus.difference(&allowed);
         let mut doubts = Vec::new();
@@ -356,29 +356,21 @@ fn count_state(states: &[WorkerState], wanted: WorkerState) -> usize {
     states.iter().filter(|state| **state == wanted).count()
 }
 
-/// A process of a load that is ready to work.
-struct StartedProcess {
-    process: LoadProcess,
-    description: LoadDescription,
-    /// The CPUs that the kernel allows it.
-    allowed: CpuSet,
-}
-
 impl LoadProcess {
+    /// Starts a process, ready to work. The set has the CPUs that the kernel allows it.
     fn start(
         host: &Host,
         wanted: &WantedLoad,
         cpus: CpuSet,
         request: &LoadRequest,
-    ) -> Result<StartedProcess, LoadRefusal> {
+    ) -> Result<(LoadProcess, LoadDescription, CpuSet), LoadRefusal> {
         let (kind, arguments) = (wanted.kind.name().to_owned(), wanted.arguments.clone());
         let command = LoadCommand::Start { kind, arguments, cpus, dir: request.dir.clone() };
         match WorkerClient::start(host, &command)? {
             (worker, LoadReply::Ready { board, workers, description, allowed }) => {
                 let counters = ProgressCounters::open(worker.pid(), board, workers)
                     .map_err(|e| LoadRefusal::CountersUnreadable { answer: e.to_string() })?;
-                let process = LoadProcess { worker, counters };
-                Ok(StartedProcess { process, description, allowed })
+                Ok((LoadProcess { worker, counters }, description, allowed))
             }
             (_, other) => Err(WorkerFailure::unexpected(&other).into()),
         }

@@ -119,8 +119,8 @@ fn describe_runs(comparison: &Comparison, pair: &GroupPair) -> String {
 /// The figures by subject, with the spread of the runs below each figure and the confidence
 /// interval below each ratio.
 fn figures(pair: &GroupPair) -> Table {
-    let mut columns = vec![TableColumn::words("figure")];
-    columns.extend([pair.base.as_str(), pair.other.as_str(), "ratio"].map(TableColumn::numbers));
+    let numbers = [pair.base.as_str(), &pair.other, "ratio"];
+    let mut columns = TableColumn::words_and_numbers(&["figure"], &numbers);
     columns.push(TableColumn::words("significant"));
     let mut rows = Vec::new();
     let mut subject = "";
@@ -144,30 +144,25 @@ fn figures(pair: &GroupPair) -> Table {
 }
 
 fn figure_row(row: &FigureRow) -> Vec<TableCell> {
-    let tone = match (row.finding.answer, row.is_better()) {
-        (FindingAnswer::Differs, Some(true)) => TextTone::Good,
-        (FindingAnswer::Differs, _) => TextTone::Bad,
-        (FindingAnswer::NotShown, _) => TextTone::Plain,
-        (FindingAnswer::Unknown, _) => TextTone::Doubt,
-    };
     vec![
         TableCell::new(figure(row)),
         TableCell::new(value(row, row.base.value)),
         TableCell::new(value(row, row.other.value)),
         TableCell::new(row.ratio.map_or_else(|| "-".to_owned(), times)),
-        TableCell::toned(tone, significance(row)),
+        significance(row),
     ]
 }
 
 /// `better, p 0.029`.
-fn significance(row: &FigureRow) -> String {
+fn significance(row: &FigureRow) -> TableCell {
     let p = row.finding.p.map_or_else(String::new, |p| format!(", p {}", format_p(p)));
-    match (row.finding.answer, row.is_better()) {
-        (FindingAnswer::Differs, Some(true)) => format!("better{p}"),
-        (FindingAnswer::Differs, _) => format!("worse{p}"),
-        (FindingAnswer::NotShown, _) => format!("not shown{p}"),
-        (FindingAnswer::Unknown, _) => "unknown".to_owned(),
-    }
+    let (tone, words) = match (row.finding.answer, row.is_better()) {
+        (FindingAnswer::Differs, Some(true)) => (TextTone::Good, format!("better{p}")),
+        (FindingAnswer::Differs, _) => (TextTone::Bad, format!("worse{p}")),
+        (FindingAnswer::NotShown, _) => (TextTone::Plain, format!("not shown{p}")),
+        (FindingAnswer::Unknown, _) => (TextTone::Doubt, "unknown".to_owned()),
+    };
+    TableCell::toned(tone, words)
 }
 
 /// `0.029`, `< 0.001`.

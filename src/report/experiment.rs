@@ -201,8 +201,8 @@ fn averages(experiment: &Experiment) -> Table {
             rows.push(cells);
         }
     }
-    let caption = "Average latency in ns of the observed events, over all repetitions".to_owned();
-    Table { caption, head: TableHead::Caption, columns, rows }
+    let caption = "Average latency in ns of the observed events, over all repetitions";
+    Table::new(caption, columns, rows).with_head(TableHead::Caption)
 }
 
 /// The worst of all repetitions, with `*` when one of them is doubtful.
@@ -292,16 +292,11 @@ fn describe_best(experiment: &Experiment, best: &BestRow) -> TextLine {
 
 fn effects(experiment: &Experiment) -> Table {
     let rows = experiment.effects.iter().map(|effect| effect_row(experiment, effect));
-    let mut columns =
-        ["option", "without it → with it", "measurement"].map(TableColumn::words).to_vec();
-    columns.push(TableColumn::numbers("ratio"));
+    let words = ["option", "without it → with it", "measurement"];
+    let mut columns = TableColumn::words_and_numbers(&words, &["ratio"]);
     columns.push(TableColumn::words("latency"));
-    Table {
-        caption: "The effect of each option alone".to_owned(),
-        head: TableHead::Caption,
-        columns,
-        rows: rows.collect(),
-    }
+    Table::new("The effect of each option alone", columns, rows.collect())
+        .with_head(TableHead::Caption)
 }
 
 fn effect_row(experiment: &Experiment, effect: &OptionEffect) -> Vec<TableCell> {
@@ -346,10 +341,10 @@ fn price(experiment: &Experiment) -> Table {
             }
         }
     }
-    let mut columns = ["configuration", "measurement", "load"].map(TableColumn::words).to_vec();
-    columns.extend(["throughput", "ratio"].map(TableColumn::numbers));
-    let caption = "Mean throughput of the load during the measurements".to_owned();
-    Table { caption, head: TableHead::Caption, columns, rows }
+    let words = ["configuration", "measurement", "load"];
+    let columns = TableColumn::words_and_numbers(&words, &["throughput", "ratio"]);
+    Table::new("Mean throughput of the load during the measurements", columns, rows)
+        .with_head(TableHead::Caption)
 }
 
 /// What is missing and what is doubtful; each row shows each reason once.

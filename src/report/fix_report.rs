@@ -61,21 +61,18 @@ impl FixReport {
             TextLine::of(vec![TextPart::toned(tone, end), TextPart::new(format!(": {changes}."))]);
         let remains = self.remains.iter().map(|leak| {
             let RemainingLeak { cpu, what, count, why, .. } = leak;
-            [what, &cpu.to_string(), &count.to_string(), &why.to_string()]
-                .map(TableCell::new)
-                .to_vec()
+            let (what, cpu) = (TableCell::new(what), TableCell::new(cpu));
+            vec![what, cpu, TableCell::new(count), TableCell::new(why)]
         });
-        let mut columns = vec![TableColumn::words("what")];
-        columns.extend(["CPU", "count"].map(TableColumn::numbers));
+        let mut columns = TableColumn::words_and_numbers(&["what"], &["CPU", "count"]);
         columns.push(TableColumn::remarks("why"));
         let remains = Table::new("What remains", columns, remains.collect());
         let lacks = self.lacks.iter().map(|part| {
             let MissingPart { tunable, subject, why } = part;
             vec![TableCell::new(tunable), TableCell::code(subject), TableCell::new(why)]
         });
-        let mut columns = ["tunable", "setting"].map(TableColumn::words).to_vec();
-        columns.push(TableColumn::remarks("why"));
-        let lacks = Table::new("What the shield lacks", columns, lacks.collect());
+        let columns = ["tunable", "setting", "why"];
+        let lacks = Table::new("What the shield lacks", columns, lacks.collect()).with_remarks();
         let tables = [remains, lacks].into_iter().filter_map(Table::into_block);
         [ReportBlock::line(end)].into_iter().chain(tables).collect()
     }
@@ -120,7 +117,7 @@ impl FixRound {
         let table = Table::new("Fixes", ["tunable", "setting", "result", "why"], rows.collect())
             .without_empty_columns();
         let more = verdict::more_line(fixes.count(), ROWS_MAX, "more").map(TextLine::below);
-        let more = more.map(|line| ReportBlock::line(line));
+        let more = more.map(ReportBlock::line);
         table.into_block().into_iter().chain(more).collect()
     }
 }

@@ -28,7 +28,7 @@ fn group_cells(group: &FreeGroup) -> Vec<TableCell> {
         let size = cache.size_kib.map(|kib| format!("{}, ", size(kib))).unwrap_or_default();
         format!("L{} ({size}{})", cache.level, named(&cache.shared))
     });
-    let node = TableCell::known(group.node.map(|node| node.to_string()));
+    let node = TableCell::known(group.node);
     vec![node, TableCell::known(cache), TableCell::new(named(&group.cpus))]
 }
 

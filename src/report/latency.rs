@@ -46,8 +46,7 @@ pub fn blocks(latency: &LatencyMeasurement) -> Vec<ReportBlock> {
 #[must_use]
 pub fn thread_blocks(runs: &[LatencyRun<'_>]) -> Vec<ReportBlock> {
     let tables = [threads(runs), over_limits(runs)].into_iter();
-    let tables = tables.filter(|table| !table.rows.is_empty());
-    tables.map(|table| ReportBlock::Table(without_empty_names(table, runs))).collect()
+    tables.filter_map(|table| without_empty_names(table, runs).into_block()).collect()
 }
 
 /// The longest latencies with their causes, the loads, and the conditions of the measurements.
@@ -130,7 +129,7 @@ fn headline(latency: &LatencyMeasurement) -> TextLine {
             let rest = format!(
                 " on CPU {}{}, {} after the start ({instrument}, {} measured{stopped})",
                 series.cpu,
-                stage(series),
+                series.stage_text(),
                 span(worst.at_ns),
                 span(latency.span_ns),
             );
@@ -150,11 +149,6 @@ fn headline(latency: &LatencyMeasurement) -> TextLine {
     TextLine::of(parts)
 }
 
-/// ` (irq)` where a wakeup is measured in stages.
-fn stage(series: &ThreadSeries) -> String {
-    series.stage.as_ref().map_or_else(String::new, |stage| format!(" ({stage})"))
-}
-
 /// `CPU 3, 1 ms`: the CPU and the period of a thread.
 #[must_use]
 pub fn describe_thread(series: &ThreadSeries) -> String {
@@ -162,27 +156,25 @@ pub fn describe_thread(series: &ThreadSeries) -> String {
         0 => String::new(),
         ns => format!(", {}", words::time(words::float(ns))),
     };
-    format!("CPU {}{period}{}", series.cpu, stage(series))
+    format!("CPU {}{period}{}", series.cpu, series.stage_text())
 }
 
 fn threads(runs: &[LatencyRun<'_>]) -> Table {
-    let mut columns = ["run", "thread", "policy"].map(TableColumn::words).to_vec();
-    let names =
-        ["worst", "99.99 %", "99.9 %", "99 %", "median", "average", "minimum", "max jitter"];
-    columns.extend(names.map(TableColumn::numbers));
+    let mut columns = TableColumn::words_and_numbers(
+        &["run", "thread", "policy"],
+        &["worst", "99.99 %", "99.9 %", "99 %", "median", "average", "minimum", "max jitter"],
+    );
     columns.extend(["samples", "missed"].map(TableColumn::numbers));
     let mut rows = Vec::new();
     for run in runs {
         for series in &run.latency.series {
-            let worst =
-                series.max_ns.map_or_else(TableCell::unknown, |ns| TableCell::new(span(ns)));
             let missed = match series.missed {
                 0 => TableCell::new("0"),
                 n => TableCell::toned(TextTone::Bad, words::grouped(n)),
             };
             let mut row = vec![TableCell::new(run.name), TableCell::new(describe_thread(series))];
             row.push(TableCell::new(format!("{:#}", series.policy)));
-            row.push(worst);
+            row.push(TableCell::known(series.max_ns.map(span)));
             row.extend([99.99, 99.9, 99.0, 50.0].map(|p| span_cell(series.percentile(p))));
             row.extend([span_cell(series.mean_ns), span_cell(series.min_ns)]);
             row.push(span_cell(series.jitter_ns));
@@ -199,8 +191,8 @@ fn span_cell(ns: Option<u64>) -> TableCell {
 }
 
 fn over_limits(runs: &[LatencyRun<'_>]) -> Table {
-    let mut columns = ["run", "thread"].map(TableColumn::words).to_vec();
-    columns.extend(["longer than", "count", "of all"].map(TableColumn::numbers));
+    let numbers = ["longer than", "count", "of all"];
+    let columns = TableColumn::words_and_numbers(&["run", "thread"], &numbers);
     let mut rows = Vec::new();
     for run in runs {
         for series in &run.latency.series {
@@ -235,8 +227,7 @@ fn longest(runs: &[LatencyRun<'_>]) -> Table {
             row
         }));
     }
-    let mut columns = vec![TableColumn::words("run")];
-    columns.extend(["latency", "time since start"].map(TableColumn::numbers));
+    let mut columns = TableColumn::words_and_numbers(&["run"], &["latency", "time since start"]);
     columns.push(TableColumn::words("thread"));
     columns.extend(traced.then(|| TableColumn::words("cause")));
     let caption = match runs {
@@ -250,10 +241,10 @@ fn longest(runs: &[LatencyRun<'_>]) -> Table {
 fn cause_cell(worst: &WorstLatency) -> TableCell {
     match &worst.why {
         None => TableCell::unknown(),
-        Some(why) if why.unknown.is_some() => {
-            TableCell::toned(TextTone::Doubt, describe_cause(why, worst.late_ns))
+        Some(why) => {
+            let tone = if why.unknown.is_some() { TextTone::Doubt } else { TextTone::Plain };
+            TableCell::toned(tone, describe_cause(why, worst.late_ns))
         }
-        Some(why) => TableCell::new(describe_cause(why, worst.late_ns)),
     }
 }
 
@@ -331,8 +322,8 @@ fn loads(runs: &[LatencyRun<'_>]) -> Table {
             ]
         }));
     }
-    let mut columns = ["run", "load", "on CPU"].map(TableColumn::words).to_vec();
-    columns.extend(["work", "per second"].map(TableColumn::numbers));
+    let words = ["run", "load", "on CPU"];
+    let columns = TableColumn::words_and_numbers(&words, &["work", "per second"]);
     Table::new("Loads", columns, rows)
 }
 
@@ -350,7 +341,7 @@ fn describe_loads(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
 }
 
 fn amount_or_unknown(number: Option<f64>, unit: &str) -> TableCell {
-    number.map_or_else(TableCell::unknown, |number| TableCell::new(amount(number, unit)))
+    TableCell::known(number.map(|number| amount(number, unit)))
 }
 
 /// An amount with three digits: `1.25 GB`, `871 k messages`.
@@ -415,8 +406,7 @@ fn conditions(runs: &[LatencyRun<'_>]) -> Table {
         _ => TableHead::Whole,
     };
     let names = runs.iter().map(|run| if run.name.is_empty() { "value" } else { run.name });
-    let columns = ["condition"].into_iter().chain(names).map(TableColumn::words).collect();
-    Table { caption: "Conditions".to_owned(), head, columns, rows }
+    Table::new("Conditions", ["condition"].into_iter().chain(names), rows).with_head(head)
 }
 
 fn shield(latency: &LatencyMeasurement) -> TableCell {

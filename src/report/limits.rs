@@ -11,7 +11,7 @@ pub fn limit_row<R: Display>(name: &str, gate: &Gate<R>, found: &str) -> Vec<Tab
         Some(false) => TableCell::toned(TextTone::Bad, "not held"),
         None => TableCell::unknown(),
     };
-    let (limit, found) = (TableCell::code(gate.limit.to_string()), TableCell::new(found));
+    let (limit, found) = (TableCell::code(gate.limit), TableCell::new(found));
     vec![TableCell::new(name), limit, found, held, TableCell::new(gate.reasons())]
 }
 

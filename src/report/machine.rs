@@ -4,6 +4,7 @@
 use super::blocks::{ReportBlock, Table, TableCell, TableHead, TextLine, TextTone};
 use super::isolated_now::isolation_lines;
 use super::lint::lint_blocks;
+use super::plan::list_names;
 use crate::documents::boot::LintFinding;
 use crate::documents::count_text::{joined, many};
 use crate::documents::machine::{
@@ -457,18 +458,11 @@ fn interrupts(machine: &Machine) -> Vec<TextLine> {
     }
     for ((unknown, why), names) in stuck {
         let what = if unknown { "unknown whether they can be moved" } else { "cannot be moved" };
-        lines.push(TextLine::new(format!("{what} ({why}): {}", shorten(&names))).below());
+        lines.push(
+            TextLine::new(format!("{what} ({why}): {}", list_names(&names, NAMES_MAX))).below(),
+        );
     }
     lines
-}
-
-/// The first names, and how many more there are. The document has all of them.
-fn shorten(names: &[String]) -> String {
-    let shown = joined(names.iter().take(NAMES_MAX), ", ");
-    match names.len().saturating_sub(NAMES_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 /// Each finding with its advice.
@@ -476,7 +470,7 @@ fn findings(title: &str, findings: &[SurveyFinding]) -> Vec<ReportBlock> {
     let lines = findings.iter().flat_map(|finding| {
         let seen = match finding.devices.is_empty() {
             true => finding.seen.clone(),
-            false => format!("{}: {}", finding.seen, shorten(&finding.devices)),
+            false => format!("{}: {}", finding.seen, list_names(&finding.devices, NAMES_MAX)),
         };
         [TextLine::new(seen), TextLine::new(&finding.advice).below().below()]
     });

@@ -97,13 +97,9 @@ fn result(search: &OptionSearch) -> Vec<TextLine> {
 
 fn options(search: &OptionSearch) -> Table {
     let rows = search.options.iter().map(|fate| option_row(search, fate));
-    let columns = vec![
-        TableColumn::words("option"),
-        TableColumn::words("result"),
-        TableColumn::remarks("evidence"),
-    ];
-    let caption = "Options in the order in which they were left out".to_owned();
-    Table { caption, head: TableHead::Caption, columns, rows: rows.collect() }
+    let caption = "Options in the order in which they were left out";
+    let table = Table::new(caption, ["option", "result", "evidence"], rows.collect());
+    table.with_head(TableHead::Caption).with_remarks()
 }
 
 fn option_row(search: &OptionSearch, fate: &OptionFate) -> Vec<TableCell> {
@@ -172,8 +168,8 @@ fn trials(search: &OptionSearch) -> Table {
         TableColumn::words("goal"),
         TableColumn::remarks("measurements"),
     ];
-    let caption = "Configurations in the order in which they were measured".to_owned();
-    Table { caption, head: TableHead::Caption, columns, rows: rows.collect() }
+    let caption = "Configurations in the order in which they were measured";
+    Table::new(caption, columns, rows.collect()).with_head(TableHead::Caption)
 }
 
 fn fixed(fixed: &[FixedOption]) -> Vec<TextLine> {
@@ -190,16 +186,12 @@ fn differences(differences: &[Difference]) -> Option<ReportBlock> {
             TableCell::new(&difference.what),
             TableCell::known(difference.good.as_deref()),
             TableCell::known(difference.bad.as_deref()),
-            TableCell::toned(tone, difference.role.to_string()),
+            TableCell::toned(tone, &difference.role),
         ]
     });
-    let columns = vec![
-        TableColumn::words("difference"),
-        TableColumn::words("good"),
-        TableColumn::words("bad"),
-        TableColumn::remarks("role"),
-    ];
-    Table::new("Differences between the documents", columns, rows.collect()).into_block()
+    let columns = ["difference", "good", "bad", "role"];
+    let table = Table::new("Differences between the documents", columns, rows.collect());
+    table.with_remarks().into_block()
 }
 
 fn describe_test(test: &SequentialTest) -> String {

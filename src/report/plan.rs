@@ -1,6 +1,6 @@
 //! Plan → blocks: the choice of CPUs, a line for each tunable, what remains and why. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextTone};
+use super::blocks::{ReportBlock, Table, TableCell, TableHead, TextLine, TextTone};
 use crate::change::{Change, Risk};
 use crate::documents::count_text::{joined, many};
 use crate::documents::inapplicable::InapplicableReason;
@@ -110,14 +110,13 @@ fn remaining_tick(plan: &Plan) -> Option<TextLine> {
 /// The interruptions that remain until a boot with these parameters.
 pub fn boot_advice(plan: &Plan) -> Option<ReportBlock> {
     let rows = plan.boot.iter().map(|advice| {
-        let removes: Vec<&str> = advice.removes.iter().map(|cause| cause.name()).collect();
+        let removes = joined(advice.removes.iter().map(|cause| cause.name()), ", ");
         let reason = TableCell::new(&advice.reason);
-        vec![TableCell::code(&advice.parameter), TableCell::new(removes.join(", ")), reason]
+        vec![TableCell::code(&advice.parameter), TableCell::new(removes), reason]
     });
-    let mut columns = ["parameter", "removes"].map(TableColumn::words).to_vec();
-    columns.push(TableColumn::remarks("why"));
-    Table::new("Removed only by a boot parameter (cpushield boot plan)", columns, rows.collect())
-        .into_block()
+    let title = "Removed only by a boot parameter (cpushield boot plan)";
+    let table = Table::new(title, ["parameter", "removes", "why"], rows.collect());
+    table.with_remarks().into_block()
 }
 
 /// Whether a tunable has a row among the boot parameters.
@@ -253,7 +252,8 @@ fn summarize_steps(steps: &[&Step]) -> Vec<String> {
         let unused = if used < names.len() { format!(", {used} in use,") } else { String::new() };
         let plural = if names.len() == 1 { "" } else { "s" };
         let kind = kind.replace("{used}", &unused).replace("(s)", plural);
-        kind.replace("{n}", &names.len().to_string()).replace("{name}", &list_names(&names))
+        kind.replace("{n}", &names.len().to_string())
+            .replace("{name}", &list_names(&names, NAMES_MAX))
     });
     lines.collect()
 }
@@ -308,10 +308,10 @@ fn last_name(dir: &str) -> &str {
     dir.rsplit('/').next().unwrap_or(dir)
 }
 
-/// The first names, and the number of the others.
-fn list_names(names: &[String]) -> String {
-    let shown = joined(names.iter().take(NAMES_MAX), ", ");
-    match names.len().saturating_sub(NAMES_MAX) {
+/// The first names, at most `most`, and the number of the others. The document has all of them.
+pub(super) fn list_names(names: &[String], most: usize) -> String {
+    let shown = joined(names.iter().take(most), ", ");
+    match names.len().saturating_sub(most) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
@@ -325,7 +325,7 @@ pub fn immovable(all: &[Immovable]) -> Vec<ReportBlock> {
     }
     let lines = by_reason.into_iter().flat_map(|(reason, names)| {
         let reason = TextLine::new(format!("{}: {reason}", names.len()));
-        [reason, TextLine::new(list_names(&names)).below().below()]
+        [reason, TextLine::new(list_names(&names, NAMES_MAX)).below().below()]
     });
     let title = format!("Tasks and interrupts that cannot be moved: {}", all.len());
     ReportBlock::section(title, lines)

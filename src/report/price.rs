@@ -21,8 +21,8 @@ impl LoadPrice {
         });
         let (before, shielded) = (self.cpus_before.to_string(), self.cpus_shielded.to_string());
         let cpus = ["on CPU", &before, &shielded].map(TableCell::new).to_vec();
-        let mut columns = vec![TableColumn::words("load, per second")];
-        columns.extend(["before", "shielded", "ratio", "per CPU"].map(TableColumn::numbers));
+        let numbers = ["before", "shielded", "ratio", "per CPU"];
+        let columns = TableColumn::words_and_numbers(&["load, per second"], &numbers);
         let caption = "The price: throughput of a load on the CPUs of other programs";
         let table = Table::new(caption, columns, rows.chain([cpus]).collect());
         let mut lines = vec![TextLine::new(format!(

@@ -1,6 +1,6 @@
 //! [`ShieldStatus`] → blocks: each shield, its CPUs, and everything that is on them. Pure.
 
-use super::blocks::{ReportBlock, Table, TableCell, TableColumn, TableHead};
+use super::blocks::{ReportBlock, Table, TableCell, TableHead};
 use super::blocks::{TextLine, TextPart, TextTone};
 use super::every_boot::at_every_boot_line;
 use crate::documents::boot::AtEveryBoot;
@@ -91,7 +91,7 @@ fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
     let state = &shield.state.state;
     let tone = if state.is_active() { TextTone::Good } else { TextTone::Bad };
     let about = TextPart::new(format!("Shield {} on CPU {cpus}: ", shield.name));
-    let head = TextLine::of(vec![about, TextPart::toned(tone, state.to_string())]);
+    let head = TextLine::of(vec![about, TextPart::toned(tone, state)]);
     let idle = shield.idle_siblings.difference(&shield.offline_siblings);
     let some_cpus = |cpus: &CpuSet| (!cpus.is_empty()).then(|| format!("CPU {cpus}"));
     let facts = [
@@ -128,7 +128,6 @@ fn plain_table<const N: usize>(
     columns: [&str; N],
     rows: Vec<Vec<TableCell>>,
 ) -> ReportBlock {
-    let columns = columns.map(TableColumn::words).to_vec();
     ReportBlock::Table(Table::new(caption, columns, rows).with_head(TableHead::Hidden))
 }
 

@@ -113,8 +113,8 @@ impl TryReport {
         rows.push(row("all entries", "including nested ones".to_owned(), entries));
         let stretches = [longest_stretch(before), longest_stretch(shielded)];
         rows.push(row("longest stretch", "uninterrupted".to_owned(), stretches));
-        let mut columns = ["cause", "culprit"].map(TableColumn::words).to_vec();
-        columns.extend(["before", "shielded"].map(TableColumn::numbers));
+        let words = ["cause", "culprit"];
+        let columns = TableColumn::words_and_numbers(&words, &["before", "shielded"]);
         let caption = format!("Interruptions of CPU {} per second", before.cpu);
         ReportBlock::Table(Table::new(caption, columns, rows))
     }

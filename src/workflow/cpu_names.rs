@@ -6,25 +6,31 @@ use crate::failure::Failure;
 use crate::survey::survey_boot;
 use cpushield_linux::{CpuSet, Host};
 
-const CPU: &str = "/sys/devices/system/cpu";
 /// The isolated partitions of the root (Documentation/admin-guide/cgroup-v2.rst, 6.9).
 const PARTITIONS: &str = "/sys/fs/cgroup/cpuset.cpus.isolated";
+
+/// The CPU list of a file; empty if it cannot be read.
+fn read_list(host: &Host, path: &str) -> CpuSet {
+    host.read_line(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+}
+
+/// A CPU list of `/sys/devices/system/cpu`; empty if it cannot be read.
+pub(super) fn read_cpu_list(host: &Host, name: &str) -> CpuSet {
+    read_list(host, &format!("/sys/devices/system/cpu/{name}"))
+}
 
 /// Reads what the names mean. What the kernel does not show is empty.
 #[must_use]
 pub fn read_names(host: &Host) -> CpuNames {
-    let list = |path: &str| -> CpuSet {
-        host.read_line(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
-    };
     let active = host.online_cpus().unwrap_or_default();
-    let isolated = match host.exists(&format!("{CPU}/isolated")) {
-        true => list(&format!("{CPU}/isolated")),
+    let isolated = match host.exists("/sys/devices/system/cpu/isolated") {
+        true => read_cpu_list(host, "isolated"),
         // Kernels before 4.2 have no such file.
         false => survey_boot(host).isolation.isolcpus_domain,
     };
     CpuNames {
-        all: list(&format!("{CPU}/present")).union(&active),
-        isolated: isolated.union(&list(PARTITIONS)),
+        all: read_cpu_list(host, "present").union(&active),
+        isolated: isolated.union(&read_list(host, PARTITIONS)),
         active,
     }
 }

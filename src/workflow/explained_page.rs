@@ -10,6 +10,7 @@ use crate::causes::Cause;
 use crate::causes::lookup::{ExplainSubject, find_subject};
 use crate::causes::topics::TOPICS;
 use crate::change::EffectTime;
+use crate::documents::count_text::joined;
 use crate::failure::Failure;
 use crate::latency::{INSTRUMENTS, instruments};
 use crate::load::KINDS;
@@ -17,6 +18,7 @@ use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry, nearest}
 use crate::report::table::{Align, fit, fold};
 use crate::tunables;
 use serde::Serialize;
+use std::fmt::Display;
 
 /// The page about the policy file; its man page is made from the same text.
 pub const POLICY: &str = include_str!("../../docs/policy.md");
@@ -243,12 +245,9 @@ impl ExplainPage {
     }
 }
 
-fn name_line(title: &str, names: &[impl AsRef<str>]) -> String {
-    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    match names.as_slice() {
-        [] => format!("{title}: nothing\n"),
-        names => format!("{title}: {}\n", names.join(", ")),
-    }
+fn name_line(title: &str, names: &[impl Display]) -> String {
+    let names = if names.is_empty() { "nothing".to_owned() } else { joined(names, ", ") };
+    format!("{title}: {names}\n")
 }
 
 /// The name of a tunable that removes a cause. One that needs a boot does not remove it now.
@@ -270,11 +269,8 @@ pub fn list_pages(pages: &[ExplainPage], width: usize) -> String {
         ("Loads (latency --load)", "load"),
     ];
     let lists = sections.map(|(title, kind)| format!("{title}\n{}", list_kind(pages, kind, width)));
-    format!("{}\n{MORE_NAMES}", lists.join("\n"))
+    format!("{}\nMore names: policy keys, glossary terms, culprits of tables", lists.join("\n"))
 }
-
-/// The names that are not in the list.
-const MORE_NAMES: &str = "More names: policy keys, glossary terms, culprits of tables";
 
 fn list_kind(pages: &[ExplainPage], kind: &str, width: usize) -> String {
     let pages = pages.iter().filter(|page| page.kind == kind);

@@ -1,5 +1,6 @@
 //! The live view of all CPUs: reads counters and the trace, and draws a frame per interval.
 
+use super::cpu_names::read_cpu_list;
 use super::trace_disturbance::check_disturbance;
 use super::watch_target::check_cpus;
 use super::{WorkContext, catch_stops};
@@ -109,12 +110,6 @@ pub(super) fn live_setup(
     let at_boot = read_cpu_list(host, "isolated").union(&read_cpu_list(host, "nohz_full"));
     let isolated = at_boot.difference(&shielded);
     LiveSetup { idle: idle.intersection(&shielded), shielded, isolated, ..LiveSetup::default() }
-}
-
-/// A CPU list of `/sys/devices/system/cpu`; empty if it cannot be read.
-fn read_cpu_list(host: &Host, name: &str) -> CpuSet {
-    let text = host.read_line(&format!("/sys/devices/system/cpu/{name}"));
-    text.ok().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
 /// Moves this process, which has one thread, off all shielded and isolated CPUs. Returns where it

@@ -2,6 +2,7 @@
 
 use super::WorkContext;
 use super::active_shields::{cpus_of, known_shields};
+use super::cpu_names::read_cpu_list;
 use crate::cpu_selection::mask_hint;
 use crate::failure::Failure;
 use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
@@ -49,7 +50,7 @@ impl LoadOptions {
     /// Whether a load is requested.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.kinds.iter().any(|word| word != "none")
+        self.kinds.iter().any(|word| word != NONE)
     }
 
     /// Checks the names of the loads.
@@ -76,11 +77,9 @@ impl LoadOptions {
             return Ok(LoadRequest::none());
         }
         let host = &work.host;
-        let isolated = host.read_line("/sys/devices/system/cpu/isolated").ok();
-        let isolated: CpuSet = isolated.and_then(|text| text.parse().ok()).unwrap_or_default();
         // A shield that cannot be read is one of another user; its partition refuses the load.
         let shields = known_shields(host, &work.store).unwrap_or_default();
-        let taken = shielded.union(&isolated).union(&cpus_of(&shields));
+        let taken = shielded.union(&read_cpu_list(host, "isolated")).union(&cpus_of(&shields));
         let cpus = self.cpus.select(&host.online_cpus()?, &taken, measured)?;
         Ok(LoadRequest { wanted, cpus, dir: scratch_file::directory(&work.state_dir) })
     }

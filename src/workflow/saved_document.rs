@@ -88,8 +88,9 @@ struct DocumentKind {
     command: &'static str,
     /// Keys that this kind has. No other kind has all of them.
     keys: &'static [&'static str],
-    /// Each object with a schema number, as keys from the top, and the supported number.
-    schemas: &'static [(&'static [&'static str], u32)],
+    /// Each part with a schema number, by its key, and the supported number. The document itself
+    /// has no key.
+    schemas: &'static [(&'static str, u32)],
     /// Parses the document.
     read: fn(&str) -> serde_json::Result<SavedDocument>,
 }
@@ -106,71 +107,71 @@ const KINDS: &[DocumentKind] = &[
     DocumentKind {
         command: "survey --json",
         keys: &["kernel", "topology", "irqs"],
-        schemas: &[(&[], survey::SCHEMA)],
+        schemas: &[("", survey::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Machine),
     },
     DocumentKind {
         command: "plan -o FILE",
         keys: &["shield", "steps", "skipped"],
-        schemas: &[(&[], plan::SCHEMA)],
+        schemas: &[("", plan::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Plan),
     },
     DocumentKind {
         command: "verify --json",
         keys: &["evidence", "verdict"],
         schemas: &[
-            (&[], evidence::SCHEMA),
-            (&["evidence"], evidence::SCHEMA),
-            (&["verdict"], evidence::SCHEMA),
+            ("", evidence::SCHEMA),
+            ("evidence", evidence::SCHEMA),
+            ("verdict", evidence::SCHEMA),
         ],
         read: |text| parse_whole(text, SavedDocument::Verdict),
     },
     DocumentKind {
         command: "latency --json",
         keys: &["instrument", "series", "setting"],
-        schemas: &[(&[], latency::SCHEMA)],
+        schemas: &[("", latency::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Latency),
     },
     DocumentKind {
         command: "try --json",
         keys: &["plan", "before", "shielded"],
         schemas: &[
-            (&[], try_report::SCHEMA),
-            (&["plan"], plan::SCHEMA),
-            (&["before"], evidence::SCHEMA),
-            (&["shielded"], evidence::SCHEMA),
-            (&["verdict"], evidence::SCHEMA),
+            ("", try_report::SCHEMA),
+            ("plan", plan::SCHEMA),
+            ("before", evidence::SCHEMA),
+            ("shielded", evidence::SCHEMA),
+            ("verdict", evidence::SCHEMA),
         ],
         read: |text| parse_whole(text, SavedDocument::Attempt),
     },
     DocumentKind {
         command: "verify --fix --json",
         keys: &["rounds", "end", "lacks"],
-        schemas: &[(&[], fix_report::SCHEMA)],
+        schemas: &[("", fix_report::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Fixed),
     },
     DocumentKind {
         command: "compare --json",
         keys: &["alpha", "groups", "pairs"],
-        schemas: &[(&[], compare::SCHEMA)],
+        schemas: &[("", compare::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Comparison),
     },
     DocumentKind {
         command: "experiment --json",
         keys: &["rows", "columns", "cells"],
-        schemas: &[(&[], experiment::SCHEMA)],
+        schemas: &[("", experiment::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Experiment),
     },
     DocumentKind {
         command: "experiment --minimize --json",
         keys: &["search", "options", "trials"],
-        schemas: &[(&[], search::SCHEMA)],
+        schemas: &[("", search::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Search),
     },
     DocumentKind {
         command: "status --json",
         keys: &["shields", "isolated", "nohz_full"],
-        schemas: &[(&[], run::SCHEMA)],
+        schemas: &[("", run::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Status),
     },
 ];
@@ -190,8 +191,9 @@ impl SavedDocument {
         let top: BTreeMap<String, &RawValue> =
             serde_json::from_str(text).map_err(|error| place.not_an_object(&error))?;
         let kind = identify_kind(&top).map_err(|why| place.no_kind(why, wanted))?;
-        for (keys, newest) in kind.schemas {
-            place.check_schema(&top, keys, *newest, kind)?;
+        for (key, newest) in kind.schemas {
+            let part = if key.is_empty() { Some(text) } else { top.get(*key).map(|raw| raw.get()) };
+            part.map_or(Ok(()), |part| place.check_schema(part, *newest, kind))?;
         }
         (kind.read)(text).map_err(|error| {
             let why = message_without_place(&error);
@@ -358,27 +360,15 @@ impl DocumentText<'_> {
         SavedError { hint: hint.map(str::to_owned), ..error }
     }
 
-    /// Checks the schema number of the object behind these keys.
-    fn check_schema(
-        &self,
-        top: &BTreeMap<String, &RawValue>,
-        keys: &[&str],
-        newest: u32,
-        kind: &DocumentKind,
-    ) -> Result<(), SavedError> {
-        let mut object = top.clone();
-        for key in keys {
-            let Some(inner) = object.get(*key).map(|raw| raw.get()) else { return Ok(()) };
-            // A value that is not an object is reported when the document is parsed.
-            let Ok(found) = serde_json::from_str(inner) else { return Ok(()) };
-            object = found;
-        }
+    /// Checks the schema number of a part of the text.
+    fn check_schema(&self, part: &str, newest: u32, kind: &DocumentKind) -> Result<(), SavedError> {
+        // A value that is not an object is reported when the document is parsed.
+        let Ok(object) = serde_json::from_str::<BTreeMap<String, &RawValue>>(part) else {
+            return Ok(());
+        };
         let Some(raw) = object.get("schema").map(|raw| raw.get()) else {
-            let object =
-                keys.first().and_then(|key| top.get(*key)).map_or(self.text, |raw| raw.get());
-            return Err(
-                self.error_at(object, format!("{} with a `schema` number", expected_output(kind)))
-            );
+            let why = format!("{} with a `schema` number", expected_output(kind));
+            return Err(self.error_at(part, why));
         };
         match raw.parse::<u64>() {
             Ok(found) if found == u64::from(newest) => Ok(()),
@@ -583,11 +573,11 @@ mod tests {
     #[test]
     fn a_wrong_schema_number_is_refused_with_its_place() {
         for (document, kind) in every().iter().zip(KINDS) {
-            for (keys, newest) in kind.schemas {
+            for (key, newest) in kind.schemas {
                 let changed = |number: Value| {
                     let mut document = document.clone();
-                    let path = keys.iter().map(|key| format!("/{key}")).collect::<String>();
-                    document.pointer_mut(&path).unwrap()["schema"] = number;
+                    let part = if key.is_empty() { &mut document } else { &mut document[*key] };
+                    part["schema"] = number;
                     format!("{document:#}")
                 };
                 let newer = changed(json!(newest + 1));

@@ -3,7 +3,8 @@
 
 use super::cpu_names::names_of;
 use super::given_file::read_file;
-use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
+pub use crate::boot::switches::switch_names;
+use crate::boot::switches::{Switch, is_tunable, named_switch};
 use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
 use crate::cpu_selection::{CpuNames, CpuSelection, selection_hint};
@@ -103,9 +104,9 @@ impl ShieldOptions {
                 count: None,
                 share: None,
                 near: None,
+                node: None,
                 ..request.clone()
             };
-            request.node = None;
         } else if self.has_choice() {
             request.cpus = None;
         }
@@ -172,10 +173,10 @@ impl ShieldOptions {
         {
             return Ok(request_named(name));
         }
-        let name = read.find(self.shield.as_deref(), when)?;
+        let found = read.find(self.shield.as_deref(), when)?;
         // The command line replaces the list of the policy.
         let list = if self.selects_cpus() { ListUse::Replaced } else { ListUse::Used };
-        read.request(host, names, name, list)
+        read.request(host, names, found, list)
     }
 
     /// Whether an option selects the CPUs.
@@ -247,10 +248,9 @@ impl ReadPolicy {
         Ok(ReadPolicy { file: file.to_owned(), text, policy })
     }
 
-    /// The name of the shield, or of the only one.
-    fn find(&self, name: Option<&str>, when: EffectTime) -> Result<&str, Failure> {
-        let found = self.policy.shield(name, &self.file);
-        found.map(|(name, _)| name).map_err(|error| {
+    /// The shield with this name, or the only one.
+    fn find(&self, name: Option<&str>, when: EffectTime) -> Result<(&str, &ShieldPolicy), Failure> {
+        self.policy.shield(name, &self.file).map_err(|error| {
             let failure = Failure::usage(error.to_string());
             match (name, self.policy.shield.keys().next()) {
                 (None, Some(first)) => {
@@ -281,14 +281,10 @@ impl ReadPolicy {
         &self,
         host: &Host,
         names: &CpuNames,
-        name: &str,
+        (name, shield): (&str, &ShieldPolicy),
         list: ListUse,
     ) -> Result<RequestWithLimits, Failure> {
         let ReadPolicy { file, text, .. } = self;
-        let (name, shield) = self
-            .policy
-            .shield(Some(name), file)
-            .map_err(|error| Failure::usage(error.to_string()))?;
         let place = shield.list_place(text, file).unwrap_or_else(|| file.clone());
         let request = shield.request(name, names);
         let mut request = request.map_err(|why| Failure::usage(format!("{place}: {why}")))?;
@@ -325,8 +321,8 @@ pub fn resolve_all(
 ) -> Result<Vec<ShieldRequest>, Failure> {
     let read = find_whole_policy(options.policy.as_deref(), host)?;
     let names = names_of(machine);
-    let requests = read.policy.shield.keys().map(|name| {
-        let mut request = read.request(host, &names, name, ListUse::Used)?.request;
+    let requests = read.policy.shield.iter().map(|(name, shield)| {
+        let mut request = read.request(host, &names, (name, shield), ListUse::Used)?.request;
         // A policy may also name boot parameters, which do not apply to the running kernel.
         request.tunables.retain(|name, _| is_tunable(name));
         request.disturbance = options.disturbance;
@@ -409,12 +405,6 @@ fn request_named(name: &str) -> RequestWithLimits {
     RequestWithLimits { request, ..RequestWithLimits::default() }
 }
 
-/// The names that `--on` and `--off` accept: tunables and boot parameters.
-#[must_use]
-pub fn switchable_names() -> Vec<&'static str> {
-    switch_names()
-}
-
 /// Reads a shield of a policy file; `None` without a file. `shield` names one of
 /// several in it.
 ///
@@ -468,7 +458,7 @@ fn why_unknown(name: &str) -> Option<String> {
             "{name} is a kernel parameter, not a tunable; write it as boot.parameters = [{name:?}]"
         ));
     }
-    let near = nearest(name, &switchable_names());
+    let near = nearest(name, &switch_names());
     let near = near.first().map_or_else(
         || "; `cpushield explain` lists them".to_owned(),
         |near| format!("; did you mean {near}?"),

@@ -63,11 +63,7 @@ impl Disturbance {
     /// The effect on these shields.
     #[must_use]
     pub fn new(effect: MachineWideEffect, shields: &[Shield]) -> Disturbance {
-        let interrupted = |it: &Shield| {
-            let (name, cpus) = (it.name.clone(), it.cpus.clone());
-            NamedShield { name, cpus }
-        };
-        Disturbance { effect, shields: shields.iter().map(interrupted).collect() }
+        Disturbance { effect, shields: shields.iter().map(NamedShield::from).collect() }
     }
 
     /// The shields with their CPUs, for a sentence.

@@ -141,6 +141,6 @@ impl RunningCommand {
         if doubts.is_empty() {
             return Vec::new();
         }
-        vec![ProgramReport { part: None, count: None, span_ns: 0, doubts }]
+        vec![ProgramReport { doubts, ..ProgramReport::default() }]
     }
 }

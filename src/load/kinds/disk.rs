@@ -2,9 +2,9 @@
 //! writes.
 
 use super::{
-    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, pluralize,
-    prepare_own,
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, prepare_own,
 };
+use crate::documents::count_text::many;
 use cpushield_linux::files::scratch_file::{self, AlignedBlock, BLOCK_BYTES, ScratchFile};
 use std::fmt::Display;
 use std::path::Path;
@@ -65,7 +65,7 @@ impl LoadKind for DiskLoad {
         let threads = environment.cpus.len().min(THREADS_MAX);
         let what = format!(
             "{} reading from a file of {} in {}, {}",
-            pluralize(threads, "thread"),
+            many(threads, "thread"),
             format_bytes(blocks * BLOCK_BYTES as u64),
             dir.display(),
             if file.is_direct() { "with O_DIRECT" } else { "through the page cache (no O_DIRECT)" }

@@ -1,6 +1,7 @@
 //! `hackbench`: runs this program of rt-tests repeatedly.
 
-use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, pluralize};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad};
+use crate::documents::count_text::many;
 use cpushield_linux::processes::external_program::ExternalProgram;
 use std::ffi::OsString;
 use std::io;
@@ -68,7 +69,7 @@ impl LoadKind for HackbenchLoad {
             }
         });
         Ok(PreparedLoad {
-            what: format!("{} of 40 threads, run repeatedly: {line}", pluralize(groups, "group")),
+            what: format!("{} of 40 threads, run repeatedly: {line}", many(groups, "group")),
             program: Some("hackbench".to_owned()),
             workers: vec![(None, work)],
             finish: None,

@@ -1,8 +1,7 @@
 //! `messages`: threads that wake each other with messages, as hackbench does.
 
-use super::{
-    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, pluralize, prepare_own,
-};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own};
+use crate::documents::count_text::many;
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -49,7 +48,7 @@ impl LoadKind for MessageLoad {
         }
         let what = format!(
             "{} of {SENDERS} senders and {SENDERS} receivers, {MESSAGE_BYTES} bytes per message",
-            pluralize(groups, "group")
+            many(groups, "group")
         );
         Ok(prepare_own(what, workers))
     }

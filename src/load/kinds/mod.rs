@@ -72,7 +72,7 @@ impl fmt::Debug for PreparedLoad {
 }
 
 /// The figures of a load, or of one part of a program.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProgramReport {
     /// The part of the program; `None` for all of it.
     pub part: Option<String>,
@@ -172,14 +172,6 @@ pub fn named(name: &str) -> Option<&'static dyn LoadKind> {
 /// Makes a load of cpushield itself, whose workers count.
 fn prepare_own(what: String, workers: Vec<(Option<usize>, LoadWork)>) -> PreparedLoad {
     PreparedLoad { what, program: None, workers, finish: None }
-}
-
-/// Formats a count and its noun: `4 threads`, `1 thread`.
-fn pluralize(count: usize, word: &str) -> String {
-    match count {
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    }
 }
 
 #[cfg(test)]

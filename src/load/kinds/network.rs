@@ -1,9 +1,9 @@
 //! `network`: streams over the loopback device.
 
 use super::{
-    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, pluralize,
-    prepare_own,
+    LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, format_bytes, prepare_own,
 };
+use crate::documents::count_text::many;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -51,7 +51,7 @@ impl LoadKind for NetworkLoad {
             workers.push((None, make_sender(to)));
         }
         let each = format_bytes(WRITE_BYTES as u64);
-        let what = format!("{} over 127.0.0.1, {each} per write", pluralize(pairs, "TCP stream"));
+        let what = format!("{} over 127.0.0.1, {each} per write", many(pairs, "TCP stream"));
         Ok(prepare_own(what, workers))
     }
 }

@@ -325,6 +325,15 @@ impl Table {
         (0..self.columns.len()).collect()
     }
 
+    /// The same table, whose last column has remarks.
+    #[must_use]
+    pub fn with_remarks(mut self) -> Table {
+        if let Some(last) = self.columns.last_mut() {
+            last.kind = ColumnKind::Remarks;
+        }
+        self
+    }
+
     /// The table with this much of its head on a terminal.
     #[must_use]
     pub fn with_head(self, head: TableHead) -> Table {
@@ -361,6 +370,13 @@ impl From<&str> for TableColumn {
 }
 
 impl TableColumn {
+    /// Columns of words with these names, and columns of numbers after them.
+    #[must_use]
+    pub fn words_and_numbers(words: &[&str], numbers: &[&str]) -> Vec<TableColumn> {
+        let words = words.iter().map(|name| TableColumn::words(*name));
+        words.chain(numbers.iter().map(|name| TableColumn::numbers(*name))).collect()
+    }
+
     /// A column of words.
     #[must_use]
     pub fn words(name: impl Into<String>) -> TableColumn {

@@ -87,7 +87,6 @@ fn block(block: &ReportBlock) -> String {
 fn table(table: &Table) -> String {
     let head = table.columns.iter().map(|column| plain(&column.name));
     let rule = table.columns.iter().map(|column| if column.is_number() { "--:" } else { "---" });
-    let rule = rule;
     let mut text = format!("{}:\n\n", plain(&table.caption));
     text.push_str(&format!("| {} |\n| {} |\n", joined(head, " | "), joined(rule, " | ")));
     for row in &table.rows {

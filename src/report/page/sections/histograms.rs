@@ -5,8 +5,7 @@ use crate::documents::count_text::joined;
 use crate::documents::latency::{LatencyMeasurement, ThreadSeries};
 use crate::latency;
 use crate::report::blocks::{
-    Axis, Curve, CurveChart, Drawing, Picture, Stroke, Table, TableCell, TableColumn, TextTone,
-    words,
+    Axis, Curve, CurveChart, Drawing, Picture, Stroke, Table, TableCell, TableColumn, words,
 };
 use crate::report::page::material::LabelledDocument;
 use crate::report::table::span;
@@ -238,7 +237,7 @@ fn timeline_table(series: &[Curve], end: f64) -> Table {
             let inside = curve.steps.iter().filter(|step| step.0 < to && step.1 > from);
             match inside.map(|step| step.2).reduce(f64::max) {
                 Some(ns) => TableCell::new(words::time(ns)),
-                None => TableCell::toned(TextTone::Plain, "–"),
+                None => TableCell::new("–"),
             }
         }));
         row

@@ -145,10 +145,9 @@ fn amount_cell(amount: &Option<f64>) -> TableCell {
 
 /// The entries and the gaps of each CPU.
 fn gaps(observations: &[LabelledDocument<WatchWithVerdict>]) -> Table {
-    let mut columns = vec![TableColumn::words("run"), TableColumn::numbers("CPU")];
-    let names = ["kernel entries", "gaps", "unexplained", "longest gap", "lost to gaps"];
-    columns.extend(names.map(TableColumn::numbers));
-    columns.push(TableColumn::numbers("longest stretch"));
+    let gaps = ["gaps", "unexplained", "longest gap", "lost to gaps", "longest stretch"];
+    let numbers = [&["CPU", "kernel entries"][..], &gaps].concat();
+    let columns = TableColumn::words_and_numbers(&["run"], &numbers);
     let mut rows = Vec::new();
     for observation in observations {
         for cpu in &observation.document.evidence.cpus {

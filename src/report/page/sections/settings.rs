@@ -77,7 +77,7 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
         let refused = match refused.count() {
             _ if settings.outcomes.is_empty() => TableCell::new("–"),
             0 => TableCell::new("0"),
-            n => TableCell::toned(TextTone::Bad, n.to_string()),
+            n => TableCell::toned(TextTone::Bad, n),
         };
         let risk = steps.iter().map(|step| step.risk).max().unwrap_or(Risk::None);
         let risk = match risk {
@@ -88,7 +88,7 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
         vec![
             TableCell::new(name),
             TableCell::new(steps.len()),
-            TableCell::new(already.get(name).copied().unwrap_or(0).to_string()),
+            TableCell::new(already.get(name).unwrap_or(&0)),
             refused,
             risk,
             TableCell::new(why.unwrap_or_else(|| "already set".to_owned())),
@@ -101,8 +101,7 @@ fn by_tunable(settings: &PlanWithOutcome) -> Table {
 }
 
 fn every_change(settings: &PlanWithOutcome) -> Table {
-    let columns =
-        ["setting", "original", "set to", "now", "tunable"].map(TableColumn::words).to_vec();
+    let columns = ["setting", "original", "set to", "now", "tunable"];
     let rows = settings.plan.steps.iter().map(|step| change_row(settings, step)).collect();
     Table::new("Every change, in the order of the plan", columns, rows)
 }

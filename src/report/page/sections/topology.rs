@@ -6,11 +6,12 @@ use crate::documents::plan::{Plan, Shield};
 use crate::report::applied::shield_line;
 use crate::report::blocks::{
     Cluster, Core, CpuMap, Drawing, MapRole, NodeGroup, Package, Picture, ReportBlock, Table,
-    TableCell, TableColumn,
+    TableCell,
 };
 use crate::report::page::material::ReportMaterial;
 use cpushield_linux::CpuSet;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 /// The section.
 pub(super) fn blocks(material: &ReportMaterial) -> Vec<ReportBlock> {
@@ -171,9 +172,7 @@ fn cache(cpu: &Cpu, level: u32) -> Option<String> {
 }
 
 fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
-    let columns = ["CPU", "role", "core", "siblings", "L2 with", "L3 with", "node"];
-    let mut columns: Vec<TableColumn> = columns.map(TableColumn::words).to_vec();
-    columns.push(TableColumn::words("package"));
+    let columns = ["CPU", "role", "core", "siblings", "L2 with", "L3 with", "node", "package"];
     let rows = topology.cpus.iter().map(|cpu| {
         vec![
             TableCell::new(cpu.cpu),
@@ -195,6 +194,6 @@ fn table(topology: &Topology, role: &dyn Fn(usize) -> MapRole) -> Table {
     Table::new("CPUs and what they share", columns, rows)
 }
 
-fn text_or_dash(value: Option<impl ToString>) -> TableCell {
-    TableCell::new(value.map_or_else(|| "–".to_owned(), |value| value.to_string()))
+fn text_or_dash(value: Option<impl Display>) -> TableCell {
+    value.map_or_else(|| TableCell::new("–"), TableCell::new)
 }
