@@ -2,8 +2,8 @@
 //! sentence for people. Programs match the tag; the sentence may change. Pure.
 //!
 //! A field of type `T` has `#[serde(with = "WithText::<T>")]`, and a list of them
-//! `#[serde(with = "TextList::<T>")]`, which also is the form for the schema. One that may be absent
-//! has `#[serde(with = "with_text::option")]`, and for the schema `Option<WithText<T>>`.
+//! `#[serde(with = "TextList::<T>")]`, which also is the form for the schema. One that may be
+//! absent has `#[serde(with = "with_text::option")]`, and for the schema `Option<WithText<T>>`.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Display;

@@ -87,10 +87,6 @@ pub struct ExperimentArgs {
 const OF_RUNS: &[&str] = &["resume", "status", "stop"];
 
 impl ExperimentArgs {
-    fn reboot_permission(&self) -> RebootPermission {
-        if self.reboot { RebootPermission::Granted } else { RebootPermission::Denied }
-    }
-
     fn goal(&self) -> Option<SearchGoal> {
         let latency = self.max.map(|ns| SearchGoal::MaxLatency { ns });
         latency.or(self.max_entries.map(|count| SearchGoal::MaxEntries { count }))
@@ -127,7 +123,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         true => global.open(ui)?,
         false => global.open_live(ui)?,
     };
-    let reboot = args.reboot_permission();
+    let reboot = if args.reboot { RebootPermission::Granted } else { RebootPermission::Denied };
     if let (Some([good, bad]), Some(goal)) = (args.between.as_deref(), args.goal()) {
         let files = work.host.user_files();
         let (good, bad) = (MeasuredEnd::read(&files, good)?, MeasuredEnd::read(&files, bad)?);

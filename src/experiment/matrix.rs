@@ -13,7 +13,7 @@ use crate::documents::boot::WordFault;
 use crate::latency::{choose_periods, instruments};
 use crate::load;
 use crate::policy::{Siblings, Workload, parse_span, translate_toml_error};
-use crate::registry::nearest;
+use crate::registry::{names, nearest};
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
 use cpushield_linux::shared_memory::latency_stats::LIMITS;
@@ -367,8 +367,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
             if names_kernel_parameter(tunable.get_ref()) {
                 return Err(fault_at(tunable, advise_on_parameter(tunable.get_ref())));
             }
-            let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
-            let near = nearest(tunable.get_ref(), &known);
+            let near = nearest(tunable.get_ref(), &names(TUNABLES));
             let near = near.first().map_or_else(
                 || "; `cpushield explain` lists them".to_owned(),
                 |near| format!("; did you mean {near}?"),
@@ -438,8 +437,7 @@ fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixF
 fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     let name = check_name(&text.name)?;
     let Some(instrument) = instruments::named(text.instrument.get_ref()) else {
-        let known: Vec<&str> =
-            instruments::INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
+        let known = names(instruments::INSTRUMENTS);
         let near = nearest(text.instrument.get_ref(), &known);
         let near = near.first().map_or_else(String::new, |near| format!("; did you mean {near}?"));
         let why = format!(

@@ -130,23 +130,20 @@ pub(super) struct MeasurementProcess {
 }
 
 impl MeasurementProcess {
-    /// Starts the threads, which then wait. The process writes its number to `files`, the
-    /// `cgroup.procs` files that it joins.
+    /// Starts the process, in its cgroup, and its threads, which then wait.
     ///
     /// # Errors
     /// The process or a thread cannot be started, or the kernel refused the policy.
     pub(super) fn start(
         host: &Host,
-        instrument: &str,
+        request: &MeasureRequest<'_>,
         placements: &[ThreadPlacement],
-        files: Vec<String>,
-        limits_ns: [u64; LIMITS],
     ) -> Result<MeasurementProcess, LatencyError> {
         let request = MeasurementRequest::Start {
-            instrument: instrument.to_owned(),
+            instrument: request.instrument.name().to_owned(),
             placements: placements.to_vec(),
-            files,
-            limits_ns,
+            files: request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect(),
+            limits_ns: limits(request),
         };
         match WorkerClient::start(host, &request)? {
             (worker, MeasurementReply::Ready { board, tids, notes }) => {
@@ -194,16 +191,6 @@ impl MeasurementProcess {
             let _ = self.worker.request(&MeasurementRequest::End);
         }
     }
-}
-
-/// Starts the measuring process, in its cgroup.
-pub(super) fn start_process(
-    host: &Host,
-    request: &MeasureRequest<'_>,
-    placements: &[ThreadPlacement],
-) -> Result<MeasurementProcess, LatencyError> {
-    let files = request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
-    MeasurementProcess::start(host, request.instrument.name(), placements, files, limits(request))
 }
 
 /// The limits to count against; 0 for unused ones.

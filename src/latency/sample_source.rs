@@ -2,9 +2,7 @@
 //! tracer whose records this process counts ([`LatencyTrace`]). Both fill the same tallies.
 
 use super::LatencyNote;
-use super::measurement_process::{
-    MeasurementProcess, MeasurementTimes, ThreadPlacement, start_process,
-};
+use super::measurement_process::{MeasurementProcess, MeasurementTimes, ThreadPlacement};
 use super::order::{LatencyError, MeasureRequest};
 use super::sampled_series::{FinalFacts, SeriesLabel};
 use super::trace::LatencyTrace;
@@ -35,7 +33,7 @@ impl<'h> SampleSource<'h> {
             return LatencyTrace::start(host, request, tracer, placements)
                 .map(|trace| SampleSource::Trace(Box::new(trace)));
         }
-        let process = start_process(host, request, placements)?;
+        let process = MeasurementProcess::start(host, request, placements)?;
         let rows = placements.iter().zip(&process.tids).map(|(placement, tid)| SeriesLabel {
             placement: *placement,
             stage: None,

@@ -151,7 +151,7 @@ impl<'h> LatencyTrace<'h> {
     ) -> Result<(), LatencyError> {
         let tids = match usage.threads {
             MeasuredThreads::Ours => {
-                let process = measurement_process::start_process(self.host, request, placements)?;
+                let process = MeasurementProcess::start(self.host, request, placements)?;
                 self.notes.extend(process.notes.iter().cloned());
                 let tids = process.tids.clone();
                 self.process = Some(process);

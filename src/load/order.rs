@@ -3,7 +3,7 @@
 use super::LoadRefusal;
 use super::kinds::{self, KINDS, LoadKind};
 use crate::documents::load_done::load_word;
-use crate::registry::nearest;
+use crate::registry::{names, nearest};
 use cpushield_linux::CpuSet;
 use std::fmt;
 use std::path::PathBuf;
@@ -87,7 +87,7 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Unknown { word, .. } => {
-                let names = kind_names().join(", ");
+                let names = names(KINDS).join(", ");
                 write!(f, "there is no load {word:?}; the loads are {ALL}, {NONE}, {names}")
             }
             LoadError::NoneCombined => {
@@ -168,12 +168,8 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
     Ok(wanted)
 }
 
-fn kind_names() -> Vec<&'static str> {
-    KINDS.iter().map(|kind| kind.name()).collect()
-}
-
 fn unknown(word: &str, name: &str) -> LoadError {
-    LoadError::Unknown { word: word.to_owned(), near: nearest(name, &kind_names()) }
+    LoadError::Unknown { word: word.to_owned(), near: nearest(name, &names(KINDS)) }
 }
 
 /// The arguments of a load: words, or the whole text of a command.

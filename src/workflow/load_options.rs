@@ -6,6 +6,7 @@ use super::cpu_names::read_cpu_list;
 use crate::cpu_selection::mask_hint;
 use crate::failure::Failure;
 use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
+use crate::registry::names;
 use cpushield_linux::{CpuSet, files::scratch_file};
 use std::str::FromStr;
 
@@ -35,7 +36,7 @@ pub enum LoadCpus {
 /// The names of all loads, `all` and `none`.
 #[must_use]
 pub fn load_names() -> Vec<&'static str> {
-    ["all", "none"].into_iter().chain(KINDS.iter().map(|kind| kind.name())).collect()
+    ["all", "none"].into_iter().chain(names(KINDS)).collect()
 }
 
 impl LoadOptions {
