@@ -11,6 +11,7 @@ use crate::apply::{self, ApplyError};
 use crate::boot::parameter_effect::ParameterEffect;
 use crate::boot::{self, BootError, line, loaders, plan as boot_plan, write};
 use crate::change::Outcome;
+use crate::documents::count_text::joined;
 use crate::documents::experiment::{
     BootMismatch, ExperimentColumn, ExperimentRow, ExperimentSetup, RowBoot,
 };
@@ -162,8 +163,8 @@ impl LiveExperimentMachine<'_> {
         // Take the shield down first, even if the measurement failed.
         let undone = apply::undo(&self.work.host, &self.work.store, name).map_err(Failure::from)?;
         if !undone.is_complete() {
-            let failed = undone.failed().map(|step| step.subject.clone()).collect::<Vec<_>>();
-            let message = format!("could not restore: {}", failed.join(", "));
+            let failed = joined(undone.failed().map(|step| &step.subject), ", ");
+            let message = format!("could not restore: {failed}");
             let failure = Failure::new(FailureKind::NotUndone, message);
             return Err(failure.hint("cpushield undo; then: cpushield experiment --resume").into());
         }

@@ -8,7 +8,8 @@ use super::machine_without::survey_without;
 use super::take_down::take_down_named;
 use crate::apply;
 use crate::documents::applied::{AppliedShield, ShieldEffect, UnrestoredChanges};
-use crate::documents::plan::{NamedShield, Plan, list_shields};
+use crate::documents::count_text::joined;
+use crate::documents::plan::{NamedShield, Plan};
 use crate::failure::{Failure, FailureKind};
 use crate::plan::plan_version;
 use cpushield_linux::sys::signal;
@@ -63,10 +64,7 @@ pub(super) fn take_back(
 fn describe_active(work: &WorkContext<'_>) -> String {
     match apply::active_plans(&work.host, &work.store) {
         Ok(plans) if plans.is_empty() => "no shield".to_owned(),
-        Ok(plans) => {
-            let shields = plans.iter().map(|plan| NamedShield::from(&plan.shield));
-            list_shields(&shields.collect::<Vec<_>>())
-        }
+        Ok(plans) => joined(plans.iter().map(|plan| NamedShield::from(&plan.shield)), ", "),
         Err(error) => format!("unknown: {error}"),
     }
 }

@@ -7,7 +7,7 @@ use super::{
     BarChart, ColumnKind, CpuMap, Curve, CurveChart, Drawing, LineKind, MapRole, Picture, Report,
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPainter, TextTone,
 };
-use crate::documents::count_text::many;
+use crate::documents::count_text::{joined, many};
 use crate::report::table::{
     Align, columns_of, fit_rows, fold, fold_shell, pad, pad_left, truncate,
 };
@@ -149,7 +149,7 @@ impl TerminalStyle<'_> {
             true => String::new(),
             false => (self.paint)(tone, word),
         });
-        words.collect::<Vec<String>>().join(" ")
+        joined(words, " ")
     }
 
     fn table(&self, table: &Table) -> String {
@@ -204,13 +204,7 @@ impl TerminalStyle<'_> {
             lines
         });
         let first: String = lines.collect();
-        Some(
-            [first]
-                .into_iter()
-                .chain(parts.map(|lines| lines.concat()))
-                .collect::<Vec<_>>()
-                .join("\n"),
-        )
+        Some(joined([first].into_iter().chain(parts.map(|lines| lines.concat())), "\n"))
     }
 
     /// The cells of some columns. The title of a group of rows has the whole line.
@@ -427,11 +421,9 @@ fn map(map: &CpuMap) -> String {
             let names = [package.name.as_str(), group.name.as_str()];
             let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
             let cores = group.clusters.iter().flat_map(|cluster| &cluster.cores);
-            let cores: Vec<String> = cores
-                .map(|core| core.cpus.iter().map(cpu_with_role).collect::<Vec<_>>().join("+"))
-                .collect();
+            let cores = cores.map(|core| joined(core.cpus.iter().map(cpu_with_role), "+"));
             let name = if names.is_empty() { "CPUs".to_owned() } else { names.join(", ") };
-            text.push_str(&format!("  {name}: {}\n", cores.join(" ")));
+            text.push_str(&format!("  {name}: {}\n", joined(cores, " ")));
         }
     }
     if !map.offline.is_empty() {
