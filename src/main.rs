@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use cpushield::cli;
+use cpushield::failure::FailureKind;
 use cpushield_linux::processes::process;
 use std::process::ExitCode;
 
@@ -12,5 +13,6 @@ use std::process::ExitCode;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
+    process::exit_on_panic(FailureKind::Bug.code());
     cli::run_command_line(&process::arguments(), None)
 }

@@ -65,6 +65,9 @@ pub struct RunArgs {
     /// memory
     #[arg(long)]
     lock_memory: bool,
+    /// `verify` watches the program
+    #[arg(long, hide = true)]
+    watched: bool,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -103,6 +106,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Fai
         cpus: if args.spread { ProgramCpus::Spread } else { ProgramCpus::One(args.cpu) },
         policy: requested_policy(args),
         own_priority: args.own_priority,
+        is_watched: args.watched,
         user: args.user.clone(),
         lock_memory: args.lock_memory,
         command: args.command.clone(),

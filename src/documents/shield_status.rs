@@ -1,10 +1,12 @@
 //! [`ShieldStatus`]: the active shields, their changes since apply, and the threads and interrupts
 //! on their CPUs. Plain data.
 
+mod program_risk;
 mod state;
 mod unchecked_part;
 mod unfinished_work;
 
+pub use program_risk::ProgramRisk;
 pub use state::{ShieldState, StateReport};
 pub use unchecked_part::UncheckedPart;
 pub use unfinished_work::{ShieldWork, UnfinishedWork};
@@ -66,6 +68,14 @@ pub struct ShieldSummary {
     pub cpus: Vec<OnCpu>,
     /// Kernel threads that were raised above real-time programs.
     pub raised: Vec<RaisedThread>,
+    /// Programs that may starve the kernel, or compete for one CPU; empty for a user other than
+    /// root, and without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<crate::with_text::WithText<ProgramRisk>>")
+    )]
+    pub risks: Vec<ProgramRisk>,
     /// Users other than root that may enter it; `None` if only root may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operators: Option<ShieldOperators>,

@@ -114,8 +114,10 @@ fn shield_blocks(shield: &ShieldSummary) -> Vec<ReportBlock> {
         TextLine::new(format!("{}: now {now}, but cpushield set {}", drift.what, drift.left))
             .below()
     });
+    let risks = shield.risks.iter().map(|risk| TextLine::remark(TextTone::Doubt, "risk", risk));
     let mut blocks = vec![
         ReportBlock::line(head),
+        ReportBlock::Lines(risks.map(TextLine::below).collect()),
         plain_table("Shield", ["fact", "value"], rows.collect()),
         ReportBlock::Lines(drift.collect()),
     ];
@@ -244,6 +246,7 @@ mod tests {
             drift: Vec::new(),
             cpus: vec![cpu],
             raised: Vec::new(),
+            risks: Vec::new(),
             operators: None,
         };
         ShieldStatus {

@@ -8,9 +8,10 @@ use super::record::{AddedThread, OpenRecord};
 use super::removed::{GoneGroup, move_out};
 use super::spread::ThreadSpread;
 use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, move_to_group, threads_of};
-use super::{RunError, ShieldPlacement, limits, raise, record};
+use super::{RunError, ShieldPlacement, find_risks, limits, raise, record};
 use crate::documents::moved_process::MovedProcess;
 use crate::documents::process_note::ProcessNote;
+use crate::documents::shield_status::ProgramRisk;
 use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
 
@@ -37,6 +38,9 @@ pub fn add(
     tid: i32,
     onto: CpuAssignment,
 ) -> Result<MovedProcess, RunError> {
+    if let Some(protected) = protect_kernel(host, store, place, tid)? {
+        return Ok(protected);
+    }
     let task = check_task(host, place, tid)?;
     let mut open = record::open(host, store)?;
     open.forget_ended(host);
@@ -59,6 +63,26 @@ pub fn add(
             Err(error)
         }
     }
+}
+
+/// Raises kernel threads above a process of the shield that has raised itself above them; `None`
+/// for any other task.
+fn protect_kernel(
+    host: &Host,
+    store: &Store,
+    place: &ShieldPlacement,
+    tid: i32,
+) -> Result<Option<MovedProcess>, RunError> {
+    let is_above =
+        |risk: &ProgramRisk| matches!(risk, ProgramRisk::AboveKernel { pid, .. } if *pid == tid);
+    if !find_risks(host, place)?.iter().any(is_above) {
+        return Ok(None);
+    }
+    let task = find_task(host, tid)?;
+    let (threads, cpus) = (threads_of(host, &task)?, place.cpus.clone());
+    let mut open = record::open(host, store)?;
+    let notes = raise_kernel_threads(host, &mut open, &task, &threads, &cpus)?;
+    Ok(Some(MovedProcess { tid, comm: task.comm, threads: 0, cpus, notes }))
 }
 
 /// Finds the task and checks that it may be added.

@@ -32,6 +32,7 @@ mod start;
 mod status;
 mod task_lookup;
 mod thread_in_the_way;
+mod unprotected;
 mod user;
 mod version_change;
 
@@ -55,6 +56,7 @@ pub use start::{
 };
 pub use status::{open_to, status};
 pub use thread_in_the_way::{NoPlaceReason, ThreadInTheWay};
+pub use unprotected::{find_risks, observe_start};
 pub use user::{RunUser, look_up, look_up_group, look_up_user};
 pub use version_change::VersionChange;
 

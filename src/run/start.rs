@@ -6,6 +6,7 @@ use super::spread::ThreadSpread;
 use super::user::RunUser;
 use super::{RunError, raise, record};
 use cpushield_linux::errno::{EBUSY, EPERM};
+use cpushield_linux::processes::orphans::kill_descendants;
 use cpushield_linux::processes::process::{self, ProcessEnd, SignalForwarder};
 use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
 use cpushield_linux::{AffinityGuard, CpuSet, Host, SchedPolicy, Store, TaskId, sys::memory};
@@ -21,6 +22,10 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// `/sys/devices/system/cpu/isolated`, which lists no shield of this boot (find_rt_cpu_number() in
 /// src/rtapi/uspace_rtapi_app.cc, commit 5c41560ebb).
 const LINUXCNC_CPU: &str = "RTAPI_CPU_NUMBER";
+
+/// How long a program that was asked to end may get no CPU time, once and again.
+const PATIENT: Duration = Duration::from_secs(5);
+const IMPATIENT: Duration = Duration::from_millis(500);
 
 /// When to check a program's locked memory after its start.
 const MEMORY_AFTER: Duration = Duration::from_secs(1);
@@ -256,6 +261,7 @@ fn start_and_wait(
     let started = Instant::now();
     let mut spread = care.spread.as_ref().map(ThreadSpread::new);
     let mut check_memory = care.check_memory;
+    let mut asked_to_end: Option<AskedToEnd> = None;
     loop {
         if let Some(ended) = process::try_wait(pid).map_err(|e| RunError::call("waitpid", e))? {
             return Ok(ended);
@@ -267,7 +273,13 @@ fn start_and_wait(
             check_memory = false;
             report(memory_sentence(host, pid));
         }
+        if asked_to_end.as_ref().is_some_and(|asked| asked.is_over(host, pid)) {
+            asked_to_end = None;
+            report("the program got no CPU time since the signal, so it is killed".to_owned());
+            kill_descendants(host);
+        }
         let pause = match () {
+            () if asked_to_end.is_some() => Duration::from_millis(100),
             () if spread.is_some() && started.elapsed() < Duration::from_secs(2) => {
                 Duration::from_millis(10)
             }
@@ -280,6 +292,32 @@ fn start_and_wait(
             // The program may have ended just now; the next round finds that.
             let _ = process::kill(pid, received.signal);
         }
+        if received.is_some_and(|received| received.asks_to_end()) {
+            let times = asked_to_end.map_or(0, |asked| asked.times) + 1;
+            asked_to_end = Some(AskedToEnd::new(host, pid, times));
+        }
+    }
+}
+
+/// A program that was asked to end, which a busy real-time thread on its CPU may keep from it.
+struct AskedToEnd {
+    at: Instant,
+    times: usize,
+    /// Its CPU time then.
+    ticks: Option<u64>,
+}
+
+impl AskedToEnd {
+    fn new(host: &Host, pid: i32, times: usize) -> AskedToEnd {
+        AskedToEnd { at: Instant::now(), times, ticks: host.cpu_ticks(pid).ok() }
+    }
+
+    /// Whether the program had time enough, and got no CPU time although it wants to run.
+    fn is_over(&self, host: &Host, pid: i32) -> bool {
+        let patience = if self.times > 1 { IMPATIENT } else { PATIENT };
+        self.at.elapsed() >= patience
+            && host.task(pid, pid).is_ok_and(|task| task.state == 'R')
+            && self.ticks.is_some_and(|before| host.cpu_ticks(pid).is_ok_and(|now| now == before))
     }
 }
 

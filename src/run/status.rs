@@ -3,7 +3,7 @@
 
 use super::drift::find_drift;
 use super::record;
-use super::{RunError, ShieldPlacement, UncheckedPart};
+use super::{RunError, ShieldPlacement, UncheckedPart, find_risks};
 use crate::apply::journal::ApplyJournal;
 use crate::apply::{
     JournalLoadError, PublicShield, PublicState, ShieldPresence, find_shield, read_public_state,
@@ -245,6 +245,8 @@ impl StatusReader<'_> {
             offline: offline.contains(cpu),
             ..describe_cpu(cpu, &shield.cpus, &exclusion, &threads, &readings.irqs, self.nohz_full)
         };
+        // Only root can read the policies of all threads.
+        let risks = find_risks(self.host, &place).unwrap_or_default();
         let raised = readings.raised.iter().filter(|it| it.cpus.intersects(&shield.cpus));
         Ok(ShieldSummary {
             name: shield.name.clone(),
@@ -257,6 +259,7 @@ impl StatusReader<'_> {
             offline_siblings: shield.offline_siblings.clone(),
             drift: Vec::new(),
             raised: raised.cloned().collect(),
+            risks,
             operators: None,
         })
     }

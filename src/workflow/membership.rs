@@ -22,7 +22,11 @@ pub fn add_processes(
     catch_stops()?;
     let place = find_place(work)?;
     let moved = tids.iter().map(|tid| run::add(&work.host, &work.store, &place, *tid, assignment));
-    Ok(MovedProcesses::new(moved.collect::<Result<_, _>>()?))
+    let moved = MovedProcesses::new(moved.collect::<Result<_, _>>()?);
+    let risks = run::find_risks(&work.host, &place)?;
+    let risks = risks.iter().filter(|risk| tids.contains(&risk.pid()));
+    risks.for_each(|risk| work.ui.warn(&risk.to_string()));
+    Ok(moved)
 }
 
 /// Moves processes, or threads, out of the shield. An operator, who may not do so, asks the helper

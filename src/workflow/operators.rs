@@ -314,6 +314,7 @@ mod tests {
                 cpus: ProgramCpus::One(None),
                 policy: Some(SchedPolicy::Fifo { priority: asked }),
                 own_priority: None,
+                is_watched: true,
                 user: None,
                 lock_memory: false,
                 command: Vec::new(),

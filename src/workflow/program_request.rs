@@ -18,6 +18,8 @@ pub struct ProgramRequest {
     pub user: Option<String>,
     /// Whether it may lock any amount of memory.
     pub lock_memory: bool,
+    /// Whether another process of cpushield observes it.
+    pub is_watched: bool,
     /// The program and its arguments.
     pub command: Vec<OsString>,
 }

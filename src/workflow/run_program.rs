@@ -24,6 +24,10 @@ pub fn run_program(work: &WorkContext<'_>, request: &ProgramRequest) -> Result<E
         return Err(become_operator_program(work, request, error));
     }
     let (start, supervision) = prepare(work, request)?;
+    if !request.is_watched {
+        // Without it, `status` still shows what is risky.
+        let _ = run::observe_start(host, &start.place, &|line| ui.warn(&line));
+    }
     if !supervision.is_needed() {
         return Err(run::become_program(host, &start).into());
     }

@@ -58,6 +58,30 @@ for asked in 99 50 1; do
     is "the exit status of the program is returned" 143 echo $?
     is "the priorities are restored" "$shielded" vital
 done
+
+# A program that raises itself above the kernel's threads is seen, and the remedy is true.
+cpushield run -- chrt -f 60 sh -c 'while :; do sleep 0.01; done' 2>/tmp/said &
+raised=$!
+for _ in $(seq 60); do grep -q own-priority /tmp/said && break; sleep 0.1; done
+claim "run says that it is above threads of the kernel" grep -q "above .*ksoftirqd/3.*run --own-priority 60" /tmp/said
+claim "so does status" sh -c "cpushield status --json | grep -q above-kernel"
+status "the remedy" 0 cpushield add $raised
+claim "then nothing is at risk" sh -c '! cpushield status --json | grep above-kernel'
+is "no essential kernel thread has the same or a lower priority" "" awk '$2 <= 60' <(vital)
+kill $raised
+wait $raised 2>/dev/null
+status "the threads of the kernel are lowered by undo" 0 cpushield undo
+status "the shield again" 0 cpushield apply --cpus 3
+
+# A program whose own child keeps it from its CPU is killed 5 s after the signal.
+cpushield run --fifo 50 -- sh -c '(while :; do :; done) & sleep 1; while :; do :; done' 2>/tmp/said &
+run=$!
+sleep 3
+begin=$SECONDS
+kill -TERM $run
+wait $run
+is "it ends by itself or is killed" yes sh -c "test $((SECONDS - begin)) -lt 20 && echo yes"
+is "nothing of it is left" "" pgrep -f 'while :; do :; done'
 is "the kernel has reported no stall" "" complaints
 
 # A program that leaves a real-time child behind, and a parent that is killed.

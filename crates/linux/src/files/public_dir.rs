@@ -112,10 +112,33 @@ impl PublicDir {
     }
 }
 
+/// Makes the missing directories above this one. They belong to the system: everybody may enter
+/// them, whatever the umask of the caller.
+pub(crate) fn create_parents(dir: &Path) -> io::Result<()> {
+    let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
+    let missing: Vec<_> = dir.ancestors().skip(1).take_while(is_missing).collect();
+    for above in missing.into_iter().rev() {
+        fs::create_dir(above)?;
+        fs::set_permissions(above, fs::Permissions::from_mode(DIR_MODE))?;
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
+
+    #[test]
+    fn directories_above_a_private_one_are_open_to_everybody() {
+        let base = std::env::temp_dir().join(format!("cpushield-parents-{}", std::process::id()));
+        create_parents(&base.join("var/lib/own")).unwrap();
+        for dir in ["", "var", "var/lib"] {
+            assert_eq!(fs::metadata(base.join(dir)).unwrap().mode() & 0o7777, 0o755, "{dir}");
+        }
+        assert!(!base.join("var/lib/own").exists());
+        fs::remove_dir_all(base).unwrap();
+    }
 
     #[test]
     fn a_file_is_readable_for_all_and_no_link_is_followed() {

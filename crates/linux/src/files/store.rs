@@ -6,7 +6,7 @@
 use crate::error::{Error, ErrorCause, Operation, Result};
 use crate::files::atomic_file;
 use crate::files::event_log::{EventLog, log_result};
-use crate::files::public_dir::PublicDir;
+use crate::files::public_dir::{PublicDir, create_parents};
 use crate::files::regular::{OpenError, check_writers, open_regular, read_own};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::fs::{FlockOperation, flock};
@@ -147,11 +147,9 @@ impl Store {
 
     fn create_dir(&self) -> Result<()> {
         let path = self.dir.display().to_string();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.dir)
-            .map_err(|e| Error::io(Operation::MakeDir, &path, e))?;
+        let failed = |e| Error::io(Operation::MakeDir, &path, e);
+        create_parents(&self.dir).map_err(failed)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
         // What is written there could not be read again.
         let found = fs::metadata(&self.dir).map_err(|e| Error::io(Operation::Read, &path, e))?;
         check_writers(&found).map_err(|e| Error::open(Operation::Write, &path, e))

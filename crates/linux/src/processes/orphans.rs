@@ -145,6 +145,14 @@ fn rounds(span: Duration) -> u128 {
     span.as_millis() / PAUSE.as_millis()
 }
 
+/// Kills all descendants of this process.
+pub fn kill_descendants(host: &Host) {
+    for task in descendants(host) {
+        // It may have ended just now.
+        let _ = process::kill(task.pid, libc::SIGKILL);
+    }
+}
+
 /// The descendants of this process.
 fn descendants(host: &Host) -> Vec<Task> {
     let tasks = host.tasks().unwrap_or_default();

@@ -56,6 +56,14 @@ pub struct ReceivedSignal {
     pub by_process: bool,
 }
 
+impl ReceivedSignal {
+    /// Whether it asks the program to end.
+    #[must_use]
+    pub fn asks_to_end(&self) -> bool {
+        [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&self.signal)
+    }
+}
+
 /// Signals that a waiting parent forwards to its child.
 const FORWARDED: &[libc::c_int] = &[
     libc::SIGINT,
@@ -67,8 +75,25 @@ const FORWARDED: &[libc::c_int] = &[
     libc::SIGWINCH,
 ];
 
+/// Makes a panic end this process with this status, after its message.
+#[expect(clippy::exit, reason = "the caller of what panics cannot go on")]
+pub fn exit_on_panic(status: u8) {
+    let show = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        show(panic);
+        std::process::exit(i32::from(status));
+    }));
+}
+
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer) }
+}
+
+fn check_one_thread() -> io::Result<()> {
+    match std::fs::read_dir("/proc/self/task")?.count() {
+        1 => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EBUSY)),
+    }
 }
 
 /// Forks a child that runs `child` and exits with the status it returns. Its signal mask is that
@@ -79,9 +104,7 @@ fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
 /// The kernel's error; EBUSY if this process has more than one thread, because a lock held by
 /// another thread would stay held in the child forever.
 pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result<i32> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
-        return Err(io::Error::from_raw_os_error(libc::EBUSY));
-    }
+    check_one_thread()?;
     let child = || {
         signals.restore();
         child()
@@ -89,6 +112,29 @@ pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result
     // SAFETY: there is one thread, so the child's copy of the memory is consistent, and it may do
     // everything that the parent may.
     Ok(unsafe { fork_child(child) }?.as_raw_nonzero().get())
+}
+
+/// Runs `observe` in a process that this one does not have to wait for, with its standard error
+/// only.
+///
+/// # Errors
+/// The kernel's error; EBUSY if this process has more than one thread.
+pub fn start_observer(observe: impl FnOnce()) -> io::Result<()> {
+    check_one_thread()?;
+    // SAFETY: there is one thread, so the copies of the memory are consistent. Nothing in them uses
+    // the closed files.
+    let child = unsafe {
+        fork_child(|| {
+            let started = fork_child(|| {
+                libc::close(libc::STDIN_FILENO);
+                libc::close(libc::STDOUT_FILENO);
+                observe();
+                0
+            });
+            u8::from(started.is_err())
+        })
+    };
+    wait_for_child(child?).map(|_| ())
 }
 
 /// Forks a child that runs `child` and exits with the status it returns.

@@ -62,10 +62,16 @@ impl Task {
 
 /// Parses the `stat` of a process or thread.
 fn parse_stat(path: &str, text: &[u8]) -> Result<procfs_core::process::Stat> {
-    procfs_core::process::Stat::from_read(text).map_err(|_| {
+    let malformed = || {
         let found = String::from_utf8_lossy(text);
         Error::malformed(path, 1, "the fields of proc_pid_stat(5)", &found)
-    })
+    };
+    // The library panics where the name ends before it begins.
+    let name = text.iter().position(|byte| *byte == b'(');
+    let name_end = text.iter().rposition(|byte| *byte == b')');
+    let stat = name.filter(|begin| Some(*begin) < name_end);
+    let stat = stat.and_then(|_| procfs_core::process::Stat::from_read(text).ok());
+    stat.ok_or_else(malformed)
 }
 
 impl Host {
@@ -291,5 +297,17 @@ pub fn policy_from_stat(task: &Task) -> SchedPolicy {
         3 => SchedPolicy::Batch { nice },
         5 => SchedPolicy::Idle,
         number => SchedPolicy::Unknown { number },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_stat_is_an_error() {
+        for text in ["", "1 )(", "1 ) R 1 (", "1 (a", "1 a) R", "1 (a) R 1"] {
+            assert!(parse_stat("/proc/1/stat", text.as_bytes()).is_err(), "{text:?}");
+        }
     }
 }
