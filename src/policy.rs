@@ -9,6 +9,7 @@ mod boot_policy;
 mod disturbance;
 mod latency_limits;
 mod operators;
+mod share_key;
 mod time_key;
 mod toml_message;
 mod verify_limits;
@@ -20,6 +21,7 @@ pub use operators::{
     MemoryLimit, OPERATOR_PRIORITY_MAX, OperatorLimits, OperatorName, OperatorPolicy,
     ShieldOperators, parse_memory,
 };
+pub use share_key::parse_share;
 pub(crate) use toml_message::translate_toml_error;
 pub use verify_limits::{TickLimit, VerifyLimits};
 
@@ -190,6 +192,9 @@ pub struct PolicyLimits {
     pub two_witnesses: bool,
     /// See [`VerifyLimits::max_foreign`].
     pub max_foreign: Option<u64>,
+    /// See [`VerifyLimits::max_steal_ppm`].
+    #[serde(rename = "max_steal", deserialize_with = "share_key::deserialize_share")]
+    pub max_steal_ppm: Option<u64>,
     /// See [`VerifyLimits::tick`].
     pub tick: TickLimit,
     /// See [`LatencyLimits::max_ns`].
@@ -203,8 +208,9 @@ impl PolicyLimits {
     /// The limits that `verify` checks.
     #[must_use]
     pub fn of_verify(&self) -> VerifyLimits {
-        let PolicyLimits { max_entries, max_gap_ns, two_witnesses, max_foreign, tick, .. } = *self;
-        VerifyLimits { max_entries, max_gap_ns, two_witnesses, max_foreign, tick }
+        let PolicyLimits { max_entries, max_gap_ns, max_foreign, max_steal_ppm, .. } = *self;
+        let (two_witnesses, tick) = (self.two_witnesses, self.tick);
+        VerifyLimits { max_entries, max_gap_ns, two_witnesses, max_foreign, max_steal_ppm, tick }
     }
 
     /// The limits that `latency` checks.

@@ -242,7 +242,11 @@ impl fmt::Display for Culprit {
 /// # Errors
 /// Those of the formatter.
 pub fn write_task(f: &mut fmt::Formatter<'_>, pid: i32, comm: &str) -> fmt::Result {
-    if comm.is_empty() { write!(f, "({pid})") } else { write!(f, "{comm} ({pid})") }
+    match (comm, pid) {
+        ("", 0) => f.write_str("the idle task"),
+        ("", _) => write!(f, "({pid})"),
+        _ => write!(f, "{comm} ({pid})"),
+    }
 }
 
 /// What raised a softirq or an `irq_work`.

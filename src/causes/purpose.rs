@@ -10,6 +10,8 @@ use std::fmt;
 pub const RESCHEDULE: &str = "reschedule";
 /// A sender that ran no task, as tables show it.
 pub const IDLE_CPU: &str = "an idle CPU";
+/// A thread of cpushield that watches, as tables show it.
+pub const WATCHER: &str = "this watch";
 /// A sender that handled an interrupt, as tables show it, before the number of its CPU.
 pub const INTERRUPT_ON_CPU: &str = "an interrupt on CPU ";
 
@@ -52,6 +54,8 @@ named! {
         NetworkNamespaceRemoval => "network namespace removal",
         /// A sysctl is written.
         SysctlWrite => "sysctl write",
+        /// A timer is armed on another CPU.
+        TimerStart => "arming a timer there",
     }
 }
 
@@ -215,6 +219,7 @@ pub const FUNCTION_GROUPS: &[FunctionGroup] = &[
         "net/core/net_namespace.c",
     ),
     group("proc_sys_call_handler", KernelOperation::SysctlWrite, "", "fs/proc/proc_sysctl.c"),
+    group("wake_up_nohz_cpu", KernelOperation::TimerStart, "", "kernel/sched/core.c"),
 ];
 
 /// Finds the purpose of a call path, innermost function first; `None` when it is unknown.

@@ -7,7 +7,7 @@ use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::documents::evidence::VerifyDocument;
 use crate::failure::Failure;
-use crate::policy::{TickLimit, VerifyLimits, Workload};
+use crate::policy::{TickLimit, VerifyLimits, Workload, parse_share};
 use crate::report::verdict as report;
 use crate::ui::Ui;
 use crate::workflow::cpu_names::select_cpus;
@@ -54,6 +54,9 @@ pub struct VerifyArgs {
     /// Limit: at most N foreign interruptions of a cyclic workload on each CPU, also harmless ones
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_foreign: Option<u64>,
+    /// Limit: in a guest, the host may take at most this share of the time, for example 1%
+    #[arg(long, value_name = "SHARE", value_parser = parse_share)]
+    max_steal: Option<u64>,
     /// Whether the tick counts against a cyclic workload
     #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
     tick: TickLimit,
@@ -120,9 +123,14 @@ pub struct VerifyArgs {
 
 impl VerifyArgs {
     fn given_limits(&self) -> VerifyLimits {
-        let max_gap_ns = self.max_gap.map(nanos);
-        let (max_entries, max_foreign, tick) = (self.max_entries, self.max_foreign, self.tick);
-        VerifyLimits { max_entries, max_gap_ns, max_foreign, tick, ..VerifyLimits::default() }
+        VerifyLimits {
+            max_entries: self.max_entries,
+            max_gap_ns: self.max_gap.map(nanos),
+            two_witnesses: false,
+            max_foreign: self.max_foreign,
+            max_steal_ppm: self.max_steal,
+            tick: self.tick,
+        }
     }
 
     fn request(&self, limits: VerifyLimits, cpus: Option<CpuSet>) -> WatchRequest {

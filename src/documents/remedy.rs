@@ -37,6 +37,8 @@ pub enum RemedyObstacle {
         /// The tunable.
         tunable: String,
     },
+    /// The masks of unbound work no longer have the shield in them.
+    WorkMaskedSince,
     /// The kernel refuses to move the interrupt.
     IrqRefused {
         /// The kernel's error.
@@ -69,6 +71,9 @@ impl fmt::Display for RemedyObstacle {
             RemedyObstacle::Applied { tunable } => {
                 write!(f, "{tunable} was applied, but the interruption is still there")
             }
+            RemedyObstacle::WorkMaskedSince => f.write_str(
+                "no mask of unbound work has this CPU in it now; one had it when the work began",
+            ),
             RemedyObstacle::IrqRefused { answer, arrives } => {
                 write!(f, "the kernel refuses to move it ({answer}); {arrives}")
             }

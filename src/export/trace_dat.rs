@@ -94,9 +94,9 @@ fn names(recording: &TraceRecording) -> String {
     let mut others: Vec<_> =
         recording.tasks.iter().filter(|(tid, _)| !saved.contains(tid)).collect();
     others.sort_by_key(|(tid, _)| **tid);
-    for (tid, task) in others.into_iter().filter(|(_, task)| !task.comm.is_empty()) {
+    for (tid, task) in others {
         // /proc has more of a kworker's name than the kernel's 15 characters.
-        text.push_str(&format!("{tid} {}\n", task.comm));
+        text.extend(task.iter().map(|task| format!("{tid} {}\n", task.comm)));
     }
     text
 }

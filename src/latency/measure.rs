@@ -58,6 +58,7 @@ pub fn measure(
     // The check of the isolation keeps the other CPUs busy, so it ends before the load begins.
     let nohz_full = machine.isolation.nohz_full.clone();
     let empty_document = empty_document(host, request, machine, migration);
+    environment::wait_for_closers(host, request.stop);
     let mut load = LoadGenerator::start(host, &request.load)?;
     let mut witness = TraceWitness::arm(host, request);
     let mut source = SampleSource::start(host, request, &placements)?;

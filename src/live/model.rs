@@ -197,7 +197,9 @@ fn cpu_line(
     let seconds = interval.as_secs_f64();
     let (witness, entries, rows, mut doubts) = match traced {
         Some(seen) => {
-            let doubts = seen.doubts.clone();
+            let lost = CpuDoubt::EventsLost { count: seen.lost };
+            let lost = (seen.lost > 0).then_some(lost);
+            let doubts = seen.doubts.iter().cloned().chain(lost).collect::<Vec<_>>();
             // An interrupt of an idle CPU, or of a program outside all shields, hits the kernel as
             // far as the trace can tell. The counters count it too.
             let entries = seen.entries.saturating_add(seen.kernel_interrupts);
@@ -436,7 +438,7 @@ pub(super) mod tests {
                 row(Cause::Tick, "tick_nohz_handler", 2, 0),
                 row(Cause::Workqueue, "vmstat_update", 0, 1),
             ],
-            doubts: vec![CpuDoubt::EventsLost { count: 7 }],
+            doubts: vec![CpuDoubt::BytesNotUnderstood { count: 7 }],
             ..TraceEvidence::default()
         };
         let frame = model.next(LiveReading { traced: vec![seen], ..reading(1) });

@@ -3,10 +3,12 @@
 //! source, the time stamp counter keeps its rate, and no other process uses the tracer.
 //! [`read`] reads a snapshot; [`changed`] compares two snapshots and is pure.
 
-use crate::documents::evidence::{CircumstanceChange, CpuDoubt};
+use crate::documents::evidence::{BlindSpot, CircumstanceChange, CpuDoubt};
+use cpushield_linux::processes::closer::CLOSER;
 use cpushield_linux::sys::clock::{ClockReading, TickScale, realtime_offset_ns};
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::{CpuSet, Host, Task};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// The offset of the wall clock may change by this much when no process sets it: slewing changes
 /// it by 500 parts per million at most (adjtimex(2)), and two clocks are not read at the same
@@ -135,6 +137,43 @@ pub fn strayed(
         }
     }
     strayed
+}
+
+/// Why the clock of the sampler may be wrong; `None` when it can be trusted. On x86 the kernel
+/// offers the TSC as a clocksource only where it found it stable and synchronized across all CPUs.
+#[must_use]
+pub fn untrusted_clock(host: &Host) -> Option<BlindSpot> {
+    if !cfg!(target_arch = "x86_64") {
+        return None;
+    }
+    let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    let text = host.read_line(path).ok()?;
+    let trusted = text.split_whitespace().any(|name| name == "tsc");
+    (!trusted).then_some(BlindSpot::UntrustedTsc)
+}
+
+/// How long to wait for earlier watches. A busy real-time thread may keep them for longer.
+const CLOSERS_MAX: Duration = Duration::from_secs(30);
+
+/// Waits until earlier watches have closed their counters, which interrupts every CPU.
+pub fn wait_for_closers(host: &Host, stop: &dyn Fn() -> bool) {
+    let is_closer = |task: &Task| task.comm == CLOSER && !task.has_ended();
+    let began = Instant::now();
+    while !stop()
+        && began.elapsed() < CLOSERS_MAX
+        && host.tasks().is_ok_and(|tasks| tasks.iter().any(is_closer))
+    {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether unbound work may run on these CPUs, such as the work that a write to a terminal queues
+/// (tty_flip_buffer_push() in drivers/tty/tty_buffer.c, 6.12).
+#[must_use]
+pub fn takes_unbound_work(host: &Host, cpus: &CpuSet) -> bool {
+    let mask = host.read_line("/sys/devices/virtual/workqueue/cpumask").ok();
+    let mask = mask.and_then(|mask| CpuSet::parse_mask(&mask).ok());
+    mask.is_none_or(|mask| mask.intersects(cpus))
 }
 
 #[cfg(test)]

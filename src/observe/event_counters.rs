@@ -7,8 +7,11 @@ use crate::documents::evidence::{
 };
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
 use cpushield_linux::sys::clock::{ClockTicks, TickScale};
-use cpushield_linux::sys::perf::{EventGroup, GroupReading, PerfEvent};
+use cpushield_linux::sys::perf::{CounterFile, EventGroup, GroupReading, PerfEvent};
 use cpushield_linux::{CpuSet, Host};
+
+/// How often the buffers are read until they have what the counters saw.
+const POLLS_MAX: usize = 20;
 
 /// The groups of all watched CPUs.
 #[derive(Debug)]
@@ -165,7 +168,13 @@ impl SecondWitness {
         for read in &last {
             recorder.close_window(read.cpu, read.span);
         }
-        recorder.poll()?;
+        // What the counters saw is in the buffers; a fast writer must not keep this busy forever.
+        for _ in 0..POLLS_MAX {
+            recorder.poll()?;
+            if !recorder.is_behind() {
+                break;
+            }
+        }
         let scale = recorder.scale();
         for (first, last) in self.first.iter().zip(&last) {
             let (events, doubts) = compare(&recorder.recorded(last.cpu), first, last, &scale);
@@ -174,9 +183,11 @@ impl SecondWitness {
         Ok(())
     }
 
-    /// The comparison on each CPU.
-    pub fn into_compared(self) -> Vec<ComparedCpu> {
-        self.compared
+    /// The comparison on each CPU, and the files of the counters, which the caller closes.
+    #[must_use]
+    pub fn into_compared(self) -> (Vec<ComparedCpu>, Vec<CounterFile>) {
+        let groups = self.counters.into_iter().flat_map(|counters| counters.groups);
+        (self.compared, groups.flat_map(|(_, group)| group.into_files()).collect())
     }
 }
 

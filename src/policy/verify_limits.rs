@@ -15,6 +15,9 @@ pub struct VerifyLimits {
     /// The maximum number of foreign interruptions of a cyclic workload on one CPU, also harmless
     /// ones.
     pub max_foreign: Option<u64>,
+    /// The maximum share of the time that may be taken below the kernel of a CPU, in parts per
+    /// million.
+    pub max_steal_ppm: Option<u64>,
     /// Whether a cyclic workload may be interrupted by the tick.
     pub tick: TickLimit,
 }

@@ -240,7 +240,7 @@ mod tests {
     fn the_screen_shows_both_spans_what_remains_and_the_restoration() {
         let (tick, irq) = ((Cause::Tick, "tick_nohz_handler", 250), (Cause::Irq, "IRQ 9 acpi", 7));
         let shielded = evidence(&[tick]);
-        let verdict = judge(&shielded, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&shielded, &VerifyLimits::default(), &|_, _| RemedyAnswer::Unknown);
         let report = TryReport {
             schema: SCHEMA,
             plan: plan(),
@@ -278,7 +278,7 @@ Everything was restored: a second survey finds the machine as it was before.
         assert_eq!(terminal_blocks(&report.blocks(), 100, &unpainted), expected);
         let (tunable, reason) = ("nohz-full".to_owned(), InapplicableReason::TickAlwaysOn);
         let obstacle = RemedyObstacle::Inapplicable { tunable, reason };
-        let verdict = judge(&report.shielded, &VerifyLimits::default(), &|_| {
+        let verdict = judge(&report.shielded, &VerifyLimits::default(), &|_, _| {
             RemedyAnswer::Impossible(obstacle.clone())
         });
         let report = TryReport { verdict, ..report };

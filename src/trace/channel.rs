@@ -11,9 +11,13 @@ use cpushield_linux::sys::clock::ClockTicks;
 use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::trace::ring_buffer::{self, LostRecords, PageLayout};
 use cpushield_linux::trace::tracefs::{BufferStats, TracePipe};
+use std::time::Instant;
 
-/// The most pages read at once, so that a fast writer cannot keep this reader busy forever.
+/// The most pages discarded at once, so that a fast writer cannot keep this reader busy forever.
 const PAGES_MAX: usize = 16 << 10;
+
+/// The pages that are read at once, whatever the time.
+const PAGES_LEAST: usize = 64;
 
 /// What one phase saw on one CPU, in ticks.
 #[derive(Debug, Default)]
@@ -61,6 +65,8 @@ pub struct CpuChannel {
     pub stats: BufferStats,
     /// The records that were read since then.
     pub records_read: u64,
+    /// The last record that was read, when later ones were left for want of time.
+    pub behind: Option<u64>,
     /// The thread that was running at the beginning of the phase, with its CPU time then.
     pub runner: Option<(i32, u64)>,
 }
@@ -80,6 +86,7 @@ impl CpuChannel {
             window: RecordWindow::default(),
             stats: BufferStats::default(),
             records_read: 0,
+            behind: None,
             runner: None,
         }
     }
@@ -97,8 +104,10 @@ impl CpuChannel {
         Ok(())
     }
 
-    /// Reads what is in the buffer. Events after `end` belong to the next phase; the phase that
-    /// ends is returned when there was such an event. The pages are also added to `keep`.
+    /// Reads what is in the buffer, until the time is over: a fast writer would keep it busy
+    /// forever. Events after `end` belong to the next phase. With one, it reads up to the first
+    /// such event, whatever the time, and then returns the phase that ended. The pages are also
+    /// added to `keep`.
     ///
     /// # Errors
     /// The kernel's answer.
@@ -106,24 +115,28 @@ impl CpuChannel {
         &mut self,
         decoder: &EventDecoder,
         context: &mut TraceContext,
-        end: Option<ClockTicks>,
+        (end, until): (Option<ClockTicks>, Instant),
         mut keep: Option<&mut PageBuffer>,
     ) -> cpushield_linux::Result<Option<TracePhase>> {
         let layout = self.pipe.layout();
         let mut ended = None;
-        for _ in 0..PAGES_MAX {
+        for pages in 0.. {
+            let is_late = || pages >= PAGES_LEAST && Instant::now() >= until;
+            self.behind = (end.is_none() && is_late()).then(|| self.tracker.last());
+            if ended.is_some() || self.behind.is_some() {
+                break;
+            }
             let Some(page) = self.pipe.next_page()? else { break };
             if let Some(spool) = &mut keep {
                 spool.add(self.cpu, page, layout.page_size());
             }
-            let end = end.filter(|_| ended.is_none());
             let mut into = ChannelSink {
                 tracker: &mut self.tracker,
                 phase: &mut self.phase,
                 window: Some(&mut self.window),
                 records: 0,
             };
-            ended = into.page(&layout, page, decoder, context, end).or(ended);
+            ended = into.page(&layout, page, decoder, context, end);
             self.records_read += into.records;
         }
         if end.is_some() && ended.is_none() {
@@ -140,6 +153,7 @@ impl CpuChannel {
 
     /// Passes the interruptions to the correlator; everything before this moment was read.
     pub fn advance(&mut self, ClockTicks(at): ClockTicks) {
+        let at = self.behind.map_or(at, |behind| at.min(behind));
         let at = self.tracker.held_since().map_or(at, |held| at.min(held));
         let open = self.tracker.unfinished().filter(|(begun, _)| *begun < at);
         self.correlator.add_interruptions(self.tracker.take_finished(at), open, at);

@@ -76,7 +76,6 @@ pub(super) fn build_evidence(
     let has_row = interruptions.iter().any(|row| row.count > 0 || row.nested > 0);
     let unattributed = if has_row { 0 } else { stats.entries };
     let counted = [
-        (lost, CpuDoubt::EventsLost { count: lost }),
         (phase.skipped, CpuDoubt::BytesNotUnderstood { count: phase.skipped }),
         (stats.backwards, CpuDoubt::EventsBackwards { count: stats.backwards }),
         (stats.resyncs, CpuDoubt::TaskNotAnnounced { times: stats.resyncs, after }),

@@ -262,6 +262,9 @@ impl CpuCulprits {
     }
 }
 
+/// The tasks that were looked up; `None` for one that had ended by then.
+pub type TaskNames = HashMap<i32, Option<TaskName>>;
+
 /// The name of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskName {
@@ -277,7 +280,7 @@ pub struct CulpritNames<'a> {
     /// The functions of the kernel.
     pub symbols: &'a KernelSymbols,
     /// Tasks that were looked up while they were alive.
-    pub tasks: &'a HashMap<i32, TaskName>,
+    pub tasks: &'a TaskNames,
     /// The stacks by number, where they were recorded.
     pub stacks: Option<&'a StackTable>,
 }
@@ -343,13 +346,16 @@ impl CulpritNames<'_> {
 
     /// A thread of the workload, as tables show it.
     pub(super) fn thread(&self, pid: i32) -> String {
-        let comm = self.tasks.get(&pid).map_or("", |task| &task.comm);
-        Culprit::task(pid, comm).to_string()
+        Culprit::task(pid, self.comm(pid)).to_string()
+    }
+
+    fn comm(&self, pid: i32) -> &str {
+        self.tasks.get(&pid).and_then(Option::as_ref).map_or("", |task| &task.comm)
     }
 
     /// A sender, with the name of the task.
     pub(super) fn origin(&self, by: SentBy) -> IpiOrigin {
-        by.origin(&|pid| self.tasks.get(&pid).map_or(String::new(), |task| task.comm.clone()))
+        by.origin(&|pid| self.comm(pid).to_owned())
     }
 
     fn raised_by(&self, by: SoftirqOrigin) -> RaisedBy {
@@ -370,9 +376,9 @@ impl CulpritNames<'_> {
 
     fn task(&self, pid: i32, comm: &str) -> (Cause, Culprit) {
         // /proc has a longer name of a kernel thread: `kworker/3:1-events`. Any other name belongs
-        // to another task with the same number. A task that ended before it was looked up was no
-        // kernel thread.
-        let known = self.tasks.get(&pid).filter(|task| task.comm.starts_with(comm));
+        // to another task with the same number; a program may have changed its own.
+        let known = self.tasks.get(&pid).and_then(Option::as_ref);
+        let known = known.filter(|task| !task.kthread || task.comm.starts_with(comm));
         let comm = if comm.is_empty() { known.map_or("", |task| &task.comm) } else { comm };
         match known {
             Some(TaskName { kthread: true, .. }) => {
@@ -380,7 +386,8 @@ impl CulpritNames<'_> {
                 let cause = if kworker { Cause::Workqueue } else { Cause::Kthread };
                 (cause, Culprit::kthread(comm))
             }
-            _ => (Cause::UserTask, Culprit::task(pid, comm)),
+            Some(_) => (Cause::UserTask, Culprit::task(pid, comm)),
+            None => (Cause::EndedTask, Culprit::task(pid, comm)),
         }
     }
 }

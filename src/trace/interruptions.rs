@@ -179,6 +179,12 @@ impl InterruptionTracker {
         Some((open.begun, last_seen))
     }
 
+    /// The time of the last event.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Whether context tracking reports entries on this CPU.
     #[must_use]
     pub fn is_tracked(&self) -> bool {

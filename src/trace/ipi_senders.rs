@@ -369,7 +369,7 @@ pub fn name_calls(
 #[derive(Debug)]
 pub struct IpiSenders<'h> {
     host: &'h Host,
-    trace: SideTrace<'h>,
+    pub(super) trace: SideTrace<'h>,
     counts_so_far: SenderCounts,
     comms: HashMap<i32, String>,
     root: String,
@@ -452,7 +452,16 @@ impl<'h> IpiSenders<'h> {
     /// The senders of interrupts to this CPU.
     #[must_use]
     pub fn to(&self, cpu: usize, symbols: &KernelSymbols) -> Vec<InterruptSender> {
-        self.counts_so_far.to(cpu, symbols, &self.comms)
+        let mut senders = self.counts_so_far.to(cpu, symbols, &self.comms);
+        let own = self.host.own_pid().map(|pid| self.host.thread_ids(pid).unwrap_or_default());
+        for sender in &mut senders {
+            if let IpiOrigin::Task { pid, .. } = sender.by
+                && own.as_ref().is_some_and(|own| own.contains(&pid))
+            {
+                sender.by = IpiOrigin::Watcher;
+            }
+        }
+        senders
     }
 
     /// Begins a phase. Keeps the requests for modules, whose loading may still be under way.

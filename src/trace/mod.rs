@@ -79,7 +79,7 @@ use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::trace::tracefs::TraceInstance;
 use cpushield_linux::{CpuSet, Error, Host};
 use culprit_stats::CulpritNames;
-pub use culprit_stats::TaskName;
+pub use culprit_stats::{TaskName, TaskNames};
 use decode::EventDecoder;
 pub use entry_events::{EntryEvent, RecordedEvent};
 use flight_recorder::FlightRecorder;
@@ -90,8 +90,8 @@ use ownership_watch::OwnershipWatch;
 pub use record_window::ReadSpan;
 use recording::RecordingSpool;
 use stacks::SenderStacks;
-use std::collections::HashMap;
-use tasks::{look_up_task, ran_mostly};
+use std::time::{Duration, Instant};
+use tasks::{kernel_threads, look_up_task, ran_mostly};
 
 /// What to record.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,6 +107,9 @@ pub struct RecordRequest {
     pub ownership: bool,
 }
 
+/// How long the buffers are read at once. What is left is read later, or lost and counted.
+const POLL_MAX: Duration = Duration::from_millis(100);
+
 /// A running trace of some CPUs.
 #[derive(Debug)]
 pub struct TraceRecorder<'h> {
@@ -121,7 +124,7 @@ pub struct TraceRecorder<'h> {
     decoder: EventDecoder,
     context: TraceContext,
     symbols: KernelSymbols,
-    tasks: HashMap<i32, TaskName>,
+    tasks: TaskNames,
     blind: Vec<BlindSpot>,
     tsc: bool,
     /// When it was armed, to measure the rate of the clock.
@@ -201,7 +204,7 @@ impl<'h> TraceRecorder<'h> {
             decoder,
             context,
             symbols,
-            tasks: HashMap::new(),
+            tasks: kernel_threads(host),
             blind,
             tsc,
             armed,
@@ -297,14 +300,18 @@ impl<'h> TraceRecorder<'h> {
     /// The kernel's answer.
     pub fn poll(&mut self) -> cpushield_linux::Result<()> {
         let now = self.now();
+        let share = POLL_MAX / u32::try_from(self.channels.len()).unwrap_or(u32::MAX);
         for channel in &mut self.channels {
+            let until = Instant::now() + share;
             let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
-            channel.read(&self.decoder, &mut self.context, None, keep)?;
+            channel.read(&self.decoder, &mut self.context, (None, until), keep)?;
             channel.advance(now);
         }
         if let Some(senders) = &mut self.senders {
             senders.poll();
         }
+        let behind = self.channels.iter().filter_map(|channel| channel.behind).min();
+        let now = behind.map_or(now, |behind| ClockTicks(behind.min(now.0)));
         self.poll_ownership(now);
         if let Some(monitor) = &mut self.interference {
             monitor.poll(self.host, &self.instance);
@@ -313,6 +320,12 @@ impl<'h> TraceRecorder<'h> {
         self.record_history(now);
         self.polled = now;
         Ok(())
+    }
+
+    /// Whether records were left that could not be read in time.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.channels.iter().any(|channel| channel.behind.is_some())
     }
 
     /// Correlates gaps of the sampler on this CPU with the trace, where both use the same clock.
@@ -336,7 +349,8 @@ impl<'h> TraceRecorder<'h> {
         let mut phases = Vec::new();
         for channel in &mut self.channels {
             let keep = self.spool.as_mut().map(|spool| &mut spool.spool);
-            let ended = channel.read(&self.decoder, &mut self.context, Some(end), keep)?;
+            let end_at = (Some(end), Instant::now());
+            let ended = channel.read(&self.decoder, &mut self.context, end_at, keep)?;
             phases.push(ended.unwrap_or_else(|| channel.end_phase(end)));
             channel.advance(end);
         }
@@ -396,6 +410,19 @@ impl<'h> TraceRecorder<'h> {
     pub fn close(self) -> cpushield_linux::Result<()> {
         drop(self.channels);
         self.instance.close()
+    }
+
+    /// Stops recording. The caller removes these directories.
+    #[must_use]
+    pub fn into_dirs(self) -> Vec<String> {
+        let TraceRecorder { channels, instance, senders, ownership, interference, .. } = self;
+        drop((channels, interference));
+        let side = senders.map(|it| it.trace).into_iter().chain(ownership.map(|it| it.trace));
+        instance
+            .into_dir()
+            .into_iter()
+            .chain(side.filter_map(side_trace::SideTrace::into_dir))
+            .collect()
     }
 
     /// Begins a phase, and notes which thread of the workload runs on each CPU.

@@ -25,7 +25,7 @@ const BUFFER_KIB: usize = 1 << 10;
 #[derive(Debug)]
 pub struct OwnershipWatch<'h> {
     host: &'h Host,
-    trace: SideTrace<'h>,
+    pub(super) trace: SideTrace<'h>,
     events: Vec<(&'static str, &'static str)>,
     relations: Relations,
     processes: WorkloadProcesses,

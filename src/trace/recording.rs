@@ -7,7 +7,7 @@
 //! come from the same rules. With `--stop-on-breach` only the last pages are kept, and `breach.rs`
 //! finds the tree of the breach. With `--stacks` each event has a stack (`stacks.rs`).
 
-use super::culprit_stats::TaskName;
+use super::culprit_stats::TaskNames;
 use super::interruptions::ns_to_ticks;
 use super::{TraceRecorder, clock_name};
 use crate::documents::evidence::TracedSpan;
@@ -17,7 +17,6 @@ use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::trace::ring_buffer::PageLayout;
 use cpushield_linux::trace::tracefs::TraceTexts;
-use std::collections::HashMap;
 
 /// A complete recording.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ pub struct TraceRecording {
     /// The threads of the workload.
     pub workload: Vec<i32>,
     /// Tasks that were looked up while they were alive.
-    pub tasks: HashMap<i32, TaskName>,
+    pub tasks: TaskNames,
     /// Gaps that the sampler saw, with their CPU, in ticks; empty where it used another clock.
     pub gaps: Vec<(usize, Gap)>,
     /// Whether a stack is recorded behind every event.

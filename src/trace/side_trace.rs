@@ -78,6 +78,11 @@ impl<'h> SideTrace<'h> {
         Ok(())
     }
 
+    /// The directory of its instance, which the caller removes.
+    pub fn into_dir(self) -> Option<String> {
+        self.instance.into_dir()
+    }
+
     /// Passes on the pages since the last call. Never waits.
     pub fn poll(&mut self, mut on_page: impl FnMut(usize, &PageLayout, &[u8])) {
         let touched = self.watch.as_mut().map(InstanceWatch::drain).unwrap_or_default();

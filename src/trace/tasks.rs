@@ -1,19 +1,29 @@
 //! Looks up in `/proc` the tasks that a trace names.
 
-use super::TaskName;
-use cpushield_linux::Host;
-use std::collections::HashMap;
+use super::{TaskName, TaskNames};
+use cpushield_linux::{Host, Task};
 
 /// The most tasks whose names are kept; others have only their number and the name in the trace.
 const TASKS_MAX: usize = 16 << 10;
 
 /// Looks up the name of a task while it is alive.
-pub fn look_up_task(host: &Host, tasks: &mut HashMap<i32, TaskName>, pid: i32) {
+pub fn look_up_task(host: &Host, tasks: &mut TaskNames, pid: i32) {
     if tasks.len() < TASKS_MAX && !tasks.contains_key(&pid) {
         let task = host.task(pid, pid);
-        let name = task.map(|task| TaskName { comm: task.comm, kthread: task.kthread });
-        let ended = TaskName { comm: String::new(), kthread: false };
-        tasks.insert(pid, name.unwrap_or(ended));
+        tasks.insert(pid, task.ok().map(TaskName::from));
+    }
+}
+
+/// The kernel threads that run now. They are known even if they end before they are looked up.
+pub fn kernel_threads(host: &Host) -> TaskNames {
+    let tasks = host.tasks().unwrap_or_default().into_iter();
+    let threads = tasks.filter(|task| task.kthread).take(TASKS_MAX / 2);
+    threads.map(|task| (task.id.tid, Some(TaskName::from(task)))).collect()
+}
+
+impl From<Task> for TaskName {
+    fn from(Task { comm, kthread, .. }: Task) -> TaskName {
+        TaskName { comm, kthread }
     }
 }
 

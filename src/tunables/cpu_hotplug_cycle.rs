@@ -3,8 +3,10 @@
 use super::leftovers;
 use super::want::setting;
 use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
+use crate::causes::purpose::KernelOperation;
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
+use crate::documents::evidence::{DeferredBy, InterruptSender, IpiOrigin};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
 use crate::documents::machine::{CgroupMode, Machine};
@@ -21,7 +23,8 @@ const KICK: &str = "nohz_full_kick_func";
 /// Other programs that ran on the CPU before: their flushes reach it until its next cycle.
 const FLUSH: &str = "flush_tlb_func";
 
-/// Timers and work that were not left on the CPU. A thread that sleeps arms `process_timeout`
+/// Timers and work that were not left on the CPU. `clocksource_watchdog` visits all CPUs in turn
+/// (add_timer_on() in kernel/time/clocksource.c, 6.12). A thread that sleeps arms `process_timeout`
 /// each time, and from 6.9 on a CPU that ticks expires those of idle CPUs (tmigr_handle_remote() in
 /// kernel/time/timer_migration.c). Another CPU queues the others on all CPUs, again each time
 /// (__lru_add_drain_all() in mm/swap.c, flush_all_cpus_locked() in mm/slub.c, refresh_vm_stats()
@@ -30,6 +33,7 @@ const FLUSH: &str = "flush_tlb_func";
 /// `strict_work_handler` on its own CPU each time it runs (CONFIG_RCU_STRICT_GRACE_PERIOD).
 const NOT_LEFT: &[&str] = &[
     "process_timeout",
+    "clocksource_watchdog",
     "lru_add_drain_per_cpu",
     "drain_local_pages",
     "flush_cpu_slab",
@@ -98,6 +102,30 @@ fn is_tickless(machine: &Machine, shield: &Shield) -> bool {
     machine.isolation.nohz_full.as_ref().is_some_and(|cpus| shield.cpus.is_subset(cpus))
 }
 
+fn is_not_left(function: &str) -> bool {
+    NOT_LEFT.iter().any(|begin| function.starts_with(begin))
+}
+
+/// Whether a timer of the wheel sent it by arming itself again. Only a timer that runs keeps its
+/// CPU: any other moves to the CPU that arms it (__mod_timer() in kernel/time/timer.c, 6.12).
+fn re_arms(sender: &InterruptSender) -> bool {
+    let timer = sender.within.as_ref().filter(|within| within.by == DeferredBy::Timer);
+    let arms = sender.purpose == Some(KernelOperation::TimerStart.into());
+    arms && timer.is_some_and(|timer| !is_not_left(&timer.function))
+}
+
+/// Whether the sender is a program whose threads no longer run on the shield. Otherwise its flushes
+/// reach the shield again. Those of a kernel thread are for the pages of any program.
+fn has_left(machine: &Machine, shield: &Shield, sender: &InterruptSender) -> bool {
+    let IpiOrigin::Task { pid: tid, .. } = sender.by else { return false };
+    let tasks = || machine.tasks.iter();
+    let sender = tasks().map(|placed| &placed.task).find(|task| task.id.tid == tid);
+    let Some(process) = sender.filter(|task| !task.kthread).map(|task| task.pid) else {
+        return false;
+    };
+    !tasks().any(|it| it.task.pid == process && it.affinity.is_subset(&shield.cpus))
+}
+
 impl Tunable for CpuHotplugCycle {
     fn name(&self) -> &'static str {
         "cpu-hotplug-cycle"
@@ -119,11 +147,23 @@ impl Tunable for CpuHotplugCycle {
         &[Cause::Timer, Cause::Workqueue, Cause::IpiCall, Cause::IpiIrqWork]
     }
 
-    fn spares(&self, _machine: &Machine, cause: Cause, culprit: &Culprit) -> bool {
+    fn spares(
+        &self,
+        machine: &Machine,
+        shield: &Shield,
+        cause: Cause,
+        culprit: &Culprit,
+        senders: &[&InterruptSender],
+    ) -> bool {
         let Some(name) = culprit.kernel_function() else { return false };
-        let begins_with = |begin: &&str| name.starts_with(*begin);
-        let is_call = cause == Cause::IpiCall;
-        NOT_LEFT.iter().any(begins_with) || (is_call && ![KICK, FLUSH].iter().any(begins_with))
+        match cause {
+            Cause::IpiCall if name.starts_with(KICK) => !senders.iter().any(|it| re_arms(it)),
+            Cause::IpiCall if name.starts_with(FLUSH) => {
+                !senders.iter().any(|sender| has_left(machine, shield, sender))
+            }
+            Cause::IpiCall => true,
+            _ => is_not_left(name),
+        }
     }
 
     fn risk(&self) -> Risk {
@@ -202,25 +242,80 @@ impl Tunable for CpuHotplugCycle {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::plan::fake::plain;
+    use crate::documents::evidence::{DeferredFunction, SentIpi};
+    use crate::plan::fake::{plain, thread};
+
+    /// An interrupt that a timer of the wheel sent.
+    pub fn sent(function: &str, timer: &str, purpose: Option<KernelOperation>) -> InterruptSender {
+        let by = DeferredBy::Timer;
+        InterruptSender {
+            what: SentIpi::Call { function: function.to_owned() },
+            by: IpiOrigin::Task { pid: 30, comm: "ktimers/0".to_owned() },
+            site: String::new(),
+            within: Some(DeferredFunction { by, function: timer.to_owned() }),
+            purpose: purpose.map(Into::into),
+            remedy: String::new(),
+            count: 1,
+            stack: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_sender_decides_whether_a_cycle_ends_a_kick_or_a_flush() {
+        let mut machine = plain(4);
+        machine.tasks.push(thread(30, "servo", false, false, "3"));
+        machine.tasks.push(thread(31, "gui", false, false, "0-2"));
+        machine.tasks.push(thread(32, "kswapd0", true, false, "0-2"));
+        let shield = crate::tunables::tests::shield(&machine);
+        let arms = Some(KernelOperation::TimerStart);
+        let kick = |timer: &str| sent(KICK, timer, arms);
+        let rude = InterruptSender { within: None, ..kick("") };
+        let queues = sent(KICK, "delayed_work_timer_fn", None);
+        let flush = sent(FLUSH, "", None);
+        let by = |pid| {
+            let by = IpiOrigin::Task { pid, comm: String::new() };
+            InterruptSender { by, ..flush.clone() }
+        };
+        let [others_flush, by_kernel, ended] = [31, 32, 33].map(by);
+        for (function, senders, is_left) in [
+            (KICK, vec![kick("tcp_keepalive_timer")], true),
+            (KICK, vec![rude.clone(), kick("tcp_keepalive_timer")], true),
+            (KICK, vec![rude], false),
+            (KICK, vec![queues], false),
+            (KICK, vec![kick("process_timeout")], false),
+            (KICK, vec![], false),
+            (KICK, vec![kick("clocksource_watchdog")], false),
+            (FLUSH, vec![], false),
+            (FLUSH, vec![flush.clone(), others_flush], true),
+            (FLUSH, vec![flush], false),
+            (FLUSH, vec![by_kernel], false),
+            (FLUSH, vec![ended], false),
+        ] {
+            let senders: Vec<_> = senders.iter().collect();
+            let culprit = Culprit::function(function);
+            let cause = Cause::IpiCall;
+            let is_spared = CpuHotplugCycle.spares(&machine, &shield, cause, &culprit, &senders);
+            assert_eq!(is_spared, !is_left, "{function} {senders:?}");
+        }
+    }
 
     #[test]
     fn a_cycle_removes_only_what_was_left_on_the_cpu() {
         for (cause, culprit, was_left) in [
             (Cause::Workqueue, "psi_avgs_work", true),
             (Cause::Workqueue, "lru_add_drain_per_cpu", false),
-            (Cause::IpiCall, "flush_tlb_func", true),
             (Cause::IpiCall, "tlb_remove_table_smp_sync", false),
-            (Cause::IpiCall, "nohz_full_kick_func", true),
             (Cause::IpiCall, "a_function_that_no_table_has", false),
             (Cause::Workqueue, "flush_cpu_sheaves", false),
             (Cause::Timer, "neigh_timer_handler", true),
             (Cause::Timer, "process_timeout", false),
         ] {
             let culprit = Culprit::shown(cause, culprit);
-            let is_spared = CpuHotplugCycle.spares(&plain(4), cause, &culprit);
+            let machine = plain(4);
+            let shield = crate::tunables::tests::shield(&machine);
+            let is_spared = CpuHotplugCycle.spares(&machine, &shield, cause, &culprit, &[]);
             assert_eq!(is_spared, !was_left, "{cause} {culprit}");
         }
     }

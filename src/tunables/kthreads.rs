@@ -4,6 +4,7 @@ use super::want::keep_work_off;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
 use crate::change::Risk;
+use crate::documents::evidence::InterruptSender;
 use crate::documents::machine::{Machine, PlacedThread};
 use crate::documents::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
 
@@ -48,7 +49,14 @@ impl Tunable for Kthreads {
         &[Cause::Kthread, Cause::IpiReschedule]
     }
 
-    fn spares(&self, machine: &Machine, _cause: Cause, culprit: &Culprit) -> bool {
+    fn spares(
+        &self,
+        machine: &Machine,
+        _shield: &Shield,
+        _cause: Cause,
+        culprit: &Culprit,
+        _senders: &[&InterruptSender],
+    ) -> bool {
         let Culprit::Kthread { comm } = culprit else { return false };
         let tasks = machine.tasks.iter().map(|placed| &placed.task);
         tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == *comm)

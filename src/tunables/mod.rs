@@ -50,6 +50,7 @@ pub use want::WantedChange;
 use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk};
+use crate::documents::evidence::InterruptSender;
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
 use crate::documents::machine::Machine;
@@ -116,8 +117,15 @@ pub trait Tunable: Sync {
     fn remains(&self, _machine: &Machine, _shield: &Shield) -> UnresolvedCause {
         UnresolvedCause::default()
     }
-    /// Whether it cannot remove this culprit, although it removes others of the same cause.
-    fn spares(&self, _machine: &Machine, _cause: Cause, _culprit: &Culprit) -> bool {
+    /// Whether it cannot remove this interruption, although it removes others of the same cause.
+    fn spares(
+        &self,
+        _machine: &Machine,
+        _shield: &Shield,
+        _cause: Cause,
+        _culprit: &Culprit,
+        _senders: &[&InterruptSender],
+    ) -> bool {
         false
     }
     /// What removes this particular culprit, or why nothing does; `None` when it does not know the

@@ -4,25 +4,37 @@ use super::{InForce, RemedyAnswer, TUNABLES, Tunable, WantedChange, WantedChange
 use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
+use crate::documents::evidence::{InterruptSender, SentIpi};
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 
 /// How to remove an interruption of a shield: by a tunable that is not in force, else by a boot
 /// parameter, else by moving the interrupting task out. `culprit`, if known, selects the change
-/// that affects it.
+/// that affects it. `senders` are those of all interrupts from other CPUs to this one.
 #[must_use]
-pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culprit) -> RemedyAnswer {
+pub fn remedy(
+    machine: &Machine,
+    shield: &Shield,
+    cause: Cause,
+    culprit: &Culprit,
+    senders: &[InterruptSender],
+) -> RemedyAnswer {
     let unbalanced = cpuset::remedy_of_balancing(machine, shield);
     if let Some(remedy) = unbalanced.clone().filter(|_| cpuset::is_balancing(culprit)) {
         return RemedyAnswer::Remedy(remedy);
     }
+    let is_its = |sender: &&InterruptSender| match &sender.what {
+        SentIpi::Call { function } => culprit.kernel_function() == Some(function.as_str()),
+        SentIpi::Reschedule => false,
+    };
+    let senders: Vec<&InterruptSender> = senders.iter().filter(is_its).collect();
     // Tunables that name the culprit are more specific than those for all culprits.
     let (named, mut others): (Vec<&dyn Tunable>, Vec<_>) = TUNABLES
         .iter()
         .copied()
         .filter(|tunable| tunable.removes().contains(&cause))
-        .filter(|tunable| !tunable.spares(machine, cause, culprit))
+        .filter(|tunable| !tunable.spares(machine, shield, cause, culprit, &senders))
         .partition(|tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit)));
     let mut all = named.iter().chain(&others);
     if let Some(answer) = all.find_map(|tunable| tunable.remedy_for(machine, shield, culprit)) {
@@ -42,7 +54,9 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
     // Another task that may run there also requests a reschedule. So what keeps tasks off comes
     // first.
     let unbalanced = unbalanced.filter(|_| cause == Cause::IpiReschedule);
-    if let Some(remedy) = found.or_else(|| move_task_out(cause, culprit)).or(unbalanced) {
+    if let Some(remedy) =
+        found.or_else(|| move_task_out(machine, shield, cause, culprit)).or(unbalanced)
+    {
         return RemedyAnswer::Remedy(remedy);
     }
     // A tunable for the boot has a parameter, or a reason why there is none.
@@ -57,10 +71,20 @@ pub fn remedy(machine: &Machine, shield: &Shield, cause: Cause, culprit: &Culpri
     obstacle.map_or(RemedyAnswer::Unknown, RemedyAnswer::Impossible)
 }
 
-/// Moves a task out: on a complete shield, a task must have been added to it.
-fn move_task_out(cause: Cause, culprit: &Culprit) -> Option<Remedy> {
-    let (Cause::UserTask, Culprit::Task { pid, .. }) = (cause, culprit) else { return None };
+/// Moves a task out that is still there: on a complete shield, a task must have been added to it.
+fn move_task_out(
+    machine: &Machine,
+    shield: &Shield,
+    cause: Cause,
+    culprit: &Culprit,
+) -> Option<Remedy> {
+    let (Cause::UserTask, Culprit::Task { pid, comm }) = (cause, culprit) else { return None };
+    let mut tasks = machine.tasks.iter();
     let how = format!("cpushield remove {pid}");
+    tasks.find(|placed| {
+        let task = &placed.task;
+        task.id.tid == *pid && task.comm == *comm && placed.affinity.intersects(&shield.cpus)
+    })?;
     Some(Remedy { tunable: "cpuset".to_owned(), when: EffectTime::Runtime, how })
 }
 
@@ -133,7 +157,7 @@ mod tests {
     use super::super::tests::{after, busy, shield};
     use super::*;
     use crate::causes::culprit::{RaisedBy, TickDependency};
-    use crate::documents::machine::{CgroupMode, TunableReading};
+    use crate::documents::machine::{CgroupMode, PlacedThread, TunableReading};
     use crate::documents::plan::Plan;
     use crate::plan::fake::{plain, set, thread};
     use crate::plan::plan;
@@ -145,14 +169,43 @@ mod tests {
         let m = busy(CgroupMode::V2);
         let plan =
             plan(&m, &ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() }).unwrap();
-        let done = after(m.clone(), &plan);
+        let mut done = after(m.clone(), &plan);
+        let there = [(309, "python3"), (7, "a (b)"), (8, "another")];
+        let group = Some("/sys/fs/cgroup/cpushield".to_owned());
+        done.tasks.extend(there.map(|(tid, comm)| PlacedThread {
+            group: group.clone(),
+            ..thread(tid, comm, false, false, "3")
+        }));
+        done.tasks.push(thread(10, "moved", false, false, "0-2"));
         let how = |culprit: Culprit| {
-            let remedy = remedy(&done, &plan.shield, Cause::UserTask, &culprit).remedy()?;
+            let remedy = remedy(&done, &plan.shield, Cause::UserTask, &culprit, &[]).remedy()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         };
         assert_eq!(how(Culprit::task(309, "python3")).unwrap(), "cpuset: cpushield remove 309");
         assert_eq!(how(Culprit::task(7, "a (b)")).unwrap(), "cpuset: cpushield remove 7");
         assert_eq!(how(Culprit::Unknown), None);
+        assert_eq!(how(Culprit::task(9, "ended")), None);
+        assert_eq!(how(Culprit::task(10, "moved")), None);
+        assert_eq!(how(Culprit::task(8, "ended")), None, "its number has another task");
+    }
+
+    #[test]
+    fn unbound_work_follows_masks_alone() {
+        let m = busy(CgroupMode::V2);
+        let request = ShieldRequest { cpus: Some(set("3")), ..ShieldRequest::default() };
+        let plan = plan(&m, &request).unwrap();
+        let done = after(m, &plan);
+        for (culprit, is_unbound) in [
+            ("wb_workfn (unbound)", true),
+            ("flush_to_ldisc (unbound)", true),
+            ("kworker/u16:2", true),
+            ("vmstat_update", false),
+        ] {
+            let shown = Culprit::shown(Cause::Workqueue, culprit);
+            let answer = remedy(&done, &plan.shield, Cause::Workqueue, &shown, &[]);
+            let masked = RemedyAnswer::Impossible(RemedyObstacle::WorkMaskedSince);
+            assert_eq!(answer == masked, is_unbound, "{culprit}: {answer:?}");
+        }
     }
 
     /// The remedies for what load balancing causes: its softirq, its thread and its interrupts.
@@ -164,7 +217,7 @@ mod tests {
             (Cause::IpiReschedule, Culprit::Unknown),
         ];
         culprits.map(|(cause, culprit)| {
-            let remedy = remedy(machine, shield, cause, &culprit).remedy()?;
+            let remedy = remedy(machine, shield, cause, &culprit, &[]).remedy()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         })
     }
@@ -213,7 +266,8 @@ mod tests {
         m.tasks.push(thread(3, "pool_workqueue_release", true, false, "0-3"));
         let shield = shield(&m);
         let how = |cause, culprit: &str| {
-            let remedy = remedy(&m, &shield, cause, &Culprit::shown(cause, culprit)).remedy()?;
+            let remedy =
+                remedy(&m, &shield, cause, &Culprit::shown(cause, culprit), &[]).remedy()?;
             Some(format!("{}: {}", remedy.tunable, remedy.how))
         };
         for (cause, culprit, wanted) in [
@@ -241,14 +295,14 @@ mod tests {
             function: "tick_nohz_handler".to_owned(),
             kept_by: vec![TickDependency::Scheduler],
         };
-        let found = remedy(&m, &shield, Cause::Tick, &kept).remedy().unwrap();
+        let found = remedy(&m, &shield, Cause::Tick, &kept, &[]).remedy().unwrap();
         assert_eq!(found.tunable, "fair-server");
         // It is the timer of any delayed work; nothing shows that it is that of writeback.
         let writeback = "/proc/sys/vm/dirty_writeback_centisecs".to_owned();
         let mut delayed = m.clone();
         delayed.settings.insert(writeback, TunableReading::Value("500".to_owned()));
         let culprit = Culprit::function("delayed_work_timer_fn");
-        let found = remedy(&delayed, &shield, Cause::Timer, &culprit).remedy();
+        let found = remedy(&delayed, &shield, Cause::Timer, &culprit, &[]).remedy();
         assert_ne!(found.map(|remedy| remedy.tunable).as_deref(), Some("writeback-interval"));
         assert_eq!(how(Cause::Smi, ""), None);
         // It is bound to its CPU: moving other threads does not remove it.
@@ -256,7 +310,8 @@ mod tests {
         // All runtime tunables are in force: only a boot parameter is left.
         let mut plain = plain(4);
         plain.isolation.nohz_full = Some(CpuSet::new());
-        let left = remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler"));
+        let left =
+            remedy(&plain, &shield, Cause::Tick, &Culprit::function("tick_nohz_handler"), &[]);
         let left = left.remedy().unwrap();
         assert_eq!((left.when, left.how.as_str()), (EffectTime::Boot, "nohz_full=3"));
     }

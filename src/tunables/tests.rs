@@ -6,6 +6,7 @@ mod isolated;
 pub(super) use busy_machine::{after, busy};
 
 use super::*;
+use crate::causes::purpose::KernelOperation;
 use crate::change::{EffectTime, Outcome, RefusalKind};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{CgroupMode, IrqMovability, TunableReading};
@@ -123,7 +124,7 @@ fn a_refused_interrupt_that_is_not_message_signalled_is_not_called_managed() {
     assert_eq!(plan.immovable.len(), 2);
     assert!(!plan.boot.iter().any(|advice| advice.parameter.contains("managed_irq")));
     for culprit in ["IRQ 9 acpi", "IRQ 30 hisi_sas"] {
-        let answer = remedy(&m, &shield(&m), Cause::Irq, &Culprit::shown(Cause::Irq, culprit));
+        let answer = remedy(&m, &shield(&m), Cause::Irq, &Culprit::shown(Cause::Irq, culprit), &[]);
         let answered = "EPERM: not permitted".to_owned();
         let arrives = RefusedIrq::NotKnown;
         let obstacle = RemedyObstacle::IrqRefused { answer: answered, arrives };
@@ -298,12 +299,16 @@ fn the_cpu_cycle_needs_nohz_full_v2_and_a_cpu_that_can_go_offline() {
         &unasked.shield,
         Cause::Workqueue,
         &Culprit::function("neigh_managed_work"),
+        &[],
     );
     let leftover = leftover.remedy().unwrap();
     assert_eq!(leftover.how, "cpushield apply --cpus 3 --on cpu-hotplug-cycle");
     let mut m = good;
+    let start = Some(KernelOperation::TimerStart);
+    let re_arms = cpu_hotplug_cycle::tests::sent("nohz_full_kick_func", "a_timer", start);
     let kicked = |m: &Machine| {
-        super::remedy(m, &shield(m), Cause::IpiCall, &Culprit::function("nohz_full_kick_func"))
+        let kick = Culprit::function("nohz_full_kick_func");
+        super::remedy(m, &shield(m), Cause::IpiCall, &kick, std::slice::from_ref(&re_arms))
     };
     let how = "cpushield verify --fix (takes CPU 3 offline and back online)".to_owned();
     let (tunable, when) = ("cpu-hotplug-cycle".to_owned(), EffectTime::Runtime);
@@ -380,6 +385,7 @@ fn the_shields_outcomes_decide_the_remedy_of_an_interrupt() {
         &shield,
         Cause::Irq,
         &Culprit::shown(Cause::Irq, culprit),
+        &[],
     ) {
         RemedyAnswer::Remedy(remedy) => remedy.how,
         RemedyAnswer::Impossible(obstacle) => obstacle.to_string(),

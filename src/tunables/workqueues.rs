@@ -1,13 +1,14 @@
 //! `workqueues`: runs unbound work on the housekeeping CPUs. Pure.
 
 use super::want::{keep_work_off, settings};
-use super::{Tunable, WantedChange, WantedChanges};
-use crate::causes::Cause;
+use super::{InForce, RemedyAnswer, Tunable, WantedChange, WantedChanges, in_force};
 use crate::causes::culprit::CulpritPattern;
+use crate::causes::{Cause, Culprit};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
+use crate::documents::remedy::RemedyObstacle;
 use cpushield_linux::CpuSet;
 
 const GLOBAL: &str = "/sys/devices/virtual/workqueue/cpumask";
@@ -60,6 +61,26 @@ impl Tunable for Workqueues {
     fn culprits(&self) -> &'static [CulpritPattern] {
         // Work in a per-CPU queue follows no mask.
         &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")]
+    }
+
+    /// Nothing else decides where unbound work runs.
+    fn remedy_for(
+        &self,
+        machine: &Machine,
+        shield: &Shield,
+        culprit: &Culprit,
+    ) -> Option<RemedyAnswer> {
+        let is_unbound = self.culprits().iter().any(|pattern| pattern.matches(culprit));
+        match in_force(machine, shield, self) {
+            InForce::InForce if is_unbound => {
+                Some(RemedyAnswer::Impossible(RemedyObstacle::WorkMaskedSince))
+            }
+            InForce::NotApplicable(reason) if is_unbound => {
+                let tunable = self.name().to_owned();
+                Some(RemedyAnswer::Impossible(RemedyObstacle::Inapplicable { tunable, reason }))
+            }
+            _ => None,
+        }
     }
 
     fn risk(&self) -> Risk {

@@ -7,7 +7,7 @@ use crate::documents::evidence::{
     TracedSpan, WatchedWorkload, WitnessKind, WitnessReport, WorkloadEnd,
 };
 use crate::observe::counters::{self, CounterSnapshot};
-use crate::observe::event_counters::SecondWitness;
+use crate::observe::event_counters::{ComparedCpu, SecondWitness};
 use crate::observe::firmware::{self, SmiCounts};
 use crate::observe::sampler::SamplerProcess;
 use crate::observe::{environment, provoke};
@@ -16,6 +16,7 @@ use crate::trace::{self, TraceRecorder};
 use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
+use cpushield_linux::processes::closer::close_in_child;
 use cpushield_linux::sys::clock::{ClockReading, ClockTicks, TickScale, nanos};
 use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::{CpuSet, Host};
@@ -100,6 +101,7 @@ impl<'h> ActiveInstruments<'h> {
     /// Arms the trace and the perf events. Must run first: arming interrupts every CPU, and hangs
     /// while a real-time task spins.
     pub fn arm(host: &'h Host, order: &WatchOrder) -> ActiveInstruments<'h> {
+        environment::wait_for_closers(host, order.stop);
         let wanted = trace::RecordRequest {
             cpus: order.cpus.clone(),
             syscalls: order.syscalls,
@@ -145,7 +147,9 @@ impl<'h> ActiveInstruments<'h> {
         let files = order.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect();
         self.sampler =
             SamplerProcess::start(self.host, &order.cpus, files, order.threshold_ns, whole);
-        if let (Ok(sampler), Some(note)) = (&mut self.sampler, untrusted_clock(self.host)) {
+        if let (Ok(sampler), Some(note)) =
+            (&mut self.sampler, environment::untrusted_clock(self.host))
+        {
             sampler.blind.push(note);
         }
     }
@@ -298,7 +302,9 @@ impl<'h> ActiveInstruments<'h> {
                 let threads = self.update_workload(order);
                 self.check_placement(order, &threads);
             }
-            std::thread::sleep(step.min(time - done));
+            if !self.trace.as_ref().is_ok_and(TraceRecorder::is_behind) {
+                std::thread::sleep(step.min(time - done));
+            }
         }
         WaitEnd::TimeOver
     }
@@ -444,6 +450,15 @@ impl<'h> ActiveInstruments<'h> {
         self.sampler_began_ns.map_or(0, |began_ns| now_ns.saturating_sub(began_ns))
     }
 
+    /// Ends all witnesses without waiting, and returns the comparison with the perf events.
+    pub fn end(self) -> Vec<ComparedCpu> {
+        drop(self.sampler);
+        let instances = self.trace.map(TraceRecorder::into_dirs).unwrap_or_default();
+        let (compared, counters) = self.second.into_compared();
+        close_in_child(self.host, counters, &instances);
+        compared
+    }
+
     /// Whether each witness watched, and what it could not see.
     pub fn witnesses(
         &self,
@@ -482,16 +497,4 @@ impl<'h> ActiveInstruments<'h> {
         };
         WitnessReport { kind: WitnessKind::Sampler, absent, blind }
     }
-}
-
-/// Why the clock of the sampler may be wrong; `None` when it can be trusted. On x86 the kernel
-/// offers the TSC as a clocksource only where it found it stable and synchronized across all CPUs.
-fn untrusted_clock(host: &Host) -> Option<BlindSpot> {
-    if !cfg!(target_arch = "x86_64") {
-        return None;
-    }
-    let path = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
-    let text = host.read_line(path).ok()?;
-    let trusted = text.split_whitespace().any(|name| name == "tsc");
-    (!trusted).then_some(BlindSpot::UntrustedTsc)
 }

@@ -7,24 +7,29 @@
 //! guest, the hypervisor may take time at any moment, which no shield can prevent: there such gaps
 //! are reported, and count only against `--max-gap`.
 
-use crate::causes::{Cause, Culprit};
+use crate::causes::Culprit;
 use crate::documents::evidence::{
-    AbsenceReason, CpuEvidence, CpuVerdict, Evidence, Gate, GateFinding, GateLimit, HiddenTime,
-    InterruptionCount, JudgeReason, LONG_NS, Leak, LimitsKept, PositiveControl, SCHEMA, TickShare,
-    TraceInterference, Verdict, VerdictState, WatchedWorkload, WitnessKind,
+    CpuEvidence, CpuVerdict, Evidence, GateLimit, InterruptSender, InterruptionCount, JudgeReason,
+    LONG_NS, Leak, LimitsKept, SCHEMA, TickShare, Verdict, VerdictState, WatchedWorkload,
+    WitnessKind,
 };
 use crate::policy::{TickLimit, VerifyLimits};
 use crate::tunables::RemedyAnswer;
 use crate::verify::class_coverage::ClassCoverage;
-use crate::verify::cyclic;
+use crate::verify::gates::{judge_limits, limits_kept};
+use crate::verify::reasons::{
+    absence, doubtful_figures, ended_early, idle_cpu, incomplete_run, longest_interruption,
+    uncompared_gaps, unreliable_instruments,
+};
+use crate::verify::{certain, cyclic};
 
-/// Judges the evidence. `remedy` returns how to remove an interruption, or why that is impossible.
+/// Returns how to remove an interruption of a CPU, or why that is impossible. The senders are those
+/// of all interrupts from other CPUs to that CPU.
+pub type FindRemedy<'a> = dyn Fn(&InterruptionCount, &[InterruptSender]) -> RemedyAnswer + 'a;
+
+/// Judges the evidence.
 #[must_use]
-pub fn judge(
-    evidence: &Evidence,
-    limits: &VerifyLimits,
-    remedy: &dyn Fn(&InterruptionCount) -> RemedyAnswer,
-) -> Verdict {
+pub fn judge(evidence: &Evidence, limits: &VerifyLimits, remedy: &FindRemedy<'_>) -> Verdict {
     let mut cpus = Vec::new();
     for cpu in &evidence.cpus {
         let limits_kept = limits_kept(&judge_limits(evidence, std::slice::from_ref(cpu), limits));
@@ -33,35 +38,6 @@ pub fn judge(
     }
     let gates = judge_limits(evidence, &evidence.cpus, limits);
     Verdict { schema: SCHEMA, cpus, gates, tick: limits.tick }
-}
-
-/// Judges the limits on these CPUs.
-fn judge_limits(evidence: &Evidence, cpus: &[CpuEvidence], limits: &VerifyLimits) -> Vec<Gate> {
-    let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most, limits));
-    let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns, limits));
-    let foreign = limits.max_foreign.map(|most| {
-        let mut why = Vec::new();
-        for cpu in cpus {
-            why.extend(incomplete(evidence, cpu, limits));
-            why.extend(cyclic::doubts(evidence, cpu));
-            why.extend(cyclic::missing_records(evidence, cpu));
-        }
-        cyclic::foreign_gate(cpus, most, without_repeats(why))
-    });
-    entries.into_iter().chain(gap).chain(foreign).collect()
-}
-
-/// Whether all limits are kept; `None` when there are none.
-fn limits_kept(gates: &[Gate]) -> Option<LimitsKept> {
-    if gates.is_empty() {
-        None
-    } else if gates.iter().any(|gate| gate.held == Some(false)) {
-        Some(LimitsKept::Beyond)
-    } else if gates.iter().any(|gate| gate.held.is_none()) {
-        Some(LimitsKept::Unknown)
-    } else {
-        Some(LimitsKept::Within)
-    }
 }
 
 impl Verdict {
@@ -87,10 +63,11 @@ impl Verdict {
                 GateLimit::Entries { most } => limits.max_entries = Some(most),
                 GateLimit::Gap { most_ns } => limits.max_gap_ns = Some(most_ns),
                 GateLimit::Foreign { most } => limits.max_foreign = Some(most),
+                GateLimit::Steal { most_ppm } => limits.max_steal_ppm = Some(most_ppm),
                 GateLimit::Latency { .. } | GateLimit::LinuxCnc { .. } => {}
             }
         }
-        let judged = judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let judged = judge(evidence, &limits, &|_, _| RemedyAnswer::Unknown);
         let proven: Vec<_> = judged.holding_cpus().collect();
         let kept: Vec<GateLimit> = judged.kept_limits().collect();
         let within: Vec<usize> = judged.cpus_within_limits().collect();
@@ -132,22 +109,15 @@ impl Verdict {
     }
 }
 
-/// Why a witness did not watch; `None` when it did.
-fn absence(evidence: &Evidence, kind: WitnessKind) -> Option<AbsenceReason> {
-    match evidence.witness(kind) {
-        Some(witness) => witness.absent.clone(),
-        None => Some(AbsenceReason::NotAsked),
-    }
-}
-
 fn judge_cpu(
     evidence: &Evidence,
     cpu: &CpuEvidence,
     limits: &VerifyLimits,
-    remedy: &dyn Fn(&InterruptionCount) -> RemedyAnswer,
+    remedy: &FindRemedy<'_>,
 ) -> CpuVerdict {
     let leaks = cyclic::counted_rows(evidence, cpu);
-    let leaks: Vec<Leak> = leaks.iter().map(|row| leak_of_row(row, remedy(row))).collect();
+    let remedy = |row: &InterruptionCount| leak_of_row(row, remedy(row, &cpu.senders));
+    let leaks: Vec<Leak> = leaks.iter().map(remedy).collect();
     let mut unreliable = unreliable_instruments(evidence, cpu);
     // Nothing was interrupted by what hit the idle loop.
     unreliable.extend(idle_cpu(evidence, cpu));
@@ -163,7 +133,9 @@ fn judge_cpu(
     }
     let coverage = ClassCoverage::assess(evidence, cpu);
     unknown.extend(coverage.missing_witnesses().filter(|_| limits.two_witnesses));
-    let state = match (unreliable.is_empty(), leaks.is_empty(), unknown.is_empty()) {
+    let is_certain = |leak: &Leak| certain::is_certain(cpu, &leak.interruptions, &unreliable);
+    let is_reliable = unreliable.is_empty() || leaks.iter().any(is_certain);
+    let state = match (is_reliable, leaks.is_empty(), unknown.is_empty()) {
         (false, ..) => VerdictState::Unknown,
         (true, false, _) => VerdictState::Leaks,
         (true, true, false) => VerdictState::Unknown,
@@ -173,66 +145,6 @@ fn judge_cpu(
     let apart_from = cyclic::tick_share(cpu).filter(|_| state == VerdictState::Holds);
     let (cpu, limits) = (cpu.cpu, None);
     CpuVerdict { cpu, state, apart_from, limits, leaks, one_witness, unwatched, unknown }
-}
-
-/// How many interferences are listed as reasons; the evidence contains all of them.
-const INTERFERENCES_MAX: usize = 4;
-
-fn list_interferences(all: &[TraceInterference]) -> Vec<JudgeReason> {
-    let mut listed = Vec::new();
-    for interference in all.iter().take(INTERFERENCES_MAX).cloned() {
-        listed.push(JudgeReason::Interfered { interference });
-    }
-    let count = all.len().saturating_sub(INTERFERENCES_MAX);
-    if count > 0 {
-        listed.push(JudgeReason::MoreInterference { count });
-    }
-    listed
-}
-
-/// Why the instruments are unreliable: then neither what they saw nor what they missed counts.
-fn unreliable_instruments(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
-    let mut why = list_interferences(&evidence.interference);
-    let witness_doubts = cpu.witness_doubts.iter().cloned();
-    why.extend(witness_doubts.map(|doubt| JudgeReason::WitnessesDoubtful { doubt }));
-    if let Some(count) = cpu.lost.filter(|lost| *lost > 0) {
-        why.push(JudgeReason::EventsLost { count });
-    }
-    if let PositiveControl::Missed { missed } = &evidence.control {
-        why.push(JudgeReason::ControlMissed { missed: missed.clone() });
-    }
-    why.extend(ended_before_span(evidence));
-    why
-}
-
-/// Why the figures of the CPU are doubtful.
-fn doubtful_figures(cpu: &CpuEvidence) -> impl Iterator<Item = JudgeReason> {
-    cpu.doubts.iter().cloned().map(|doubt| JudgeReason::FiguresDoubtful { doubt })
-}
-
-/// The program had ended before the span, so nothing that was seen belongs to it.
-fn ended_before_span(evidence: &Evidence) -> Option<JudgeReason> {
-    let ended = evidence.ended.as_ref().filter(|ended| ended.after_ns == 0)?;
-    Some(JudgeReason::ProgramEndedBefore { how: ended.how })
-}
-
-/// The program ended before half of the span was over. What does not happen in a short time may
-/// still happen in the requested time.
-fn ended_early(evidence: &Evidence) -> Option<JudgeReason> {
-    let (after_ns, asked_ns) = (evidence.ended.as_ref()?.after_ns, evidence.asked_ns);
-    (after_ns > 0 && after_ns < asked_ns / 2)
-        .then_some(JudgeReason::ProgramEndedEarly { after_ns, asked_ns })
-}
-
-/// The rounding error of a time in ticks of `USER_HZ`, one tick at each end, in nanoseconds.
-const ROUNDING_NS: u64 = 20_000_000;
-
-/// A given workload was to be watched, but nothing ran that could have been interrupted.
-fn idle_cpu(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
-    // A program that sleeps has to be activated often enough instead.
-    let idle_ns = cpu.idle_ns.filter(|_| evidence.workload == WatchedWorkload::Given)?;
-    (idle_ns > 0 && idle_ns.saturating_add(ROUNDING_NS) >= evidence.span_ns)
-        .then_some(JudgeReason::CpuIdle)
 }
 
 /// Which evidence is missing for the claim that nothing happened.
@@ -270,10 +182,7 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
 /// Gaps that may be long and have no known reason. In a guest they are no reason for
 /// doubt either.
 fn gaps_not_compared(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
-    let joined = cpu.joined.as_ref().filter(|_| evidence.guest != Some(true))?;
-    let lost = cpu.gaps.as_ref().map_or(0, |gaps| gaps.overflow);
-    let count = joined.unjoined.saturating_add(lost);
-    (count > 0).then_some(JudgeReason::GapsNotCompared { count })
+    uncompared_gaps(cpu).filter(|_| evidence.guest != Some(true))
 }
 
 /// The longest gap, where the clock of the trace could not tell when the gaps were. What the trace
@@ -290,191 +199,6 @@ fn gap_of_unknown_moment(evidence: &Evidence, cpu: &CpuEvidence) -> Option<Judge
         longest_ns: gaps.max_ns,
         smis: cpu.smis,
     })
-}
-
-/// Why something on this CPU may have gone unseen.
-fn incomplete(evidence: &Evidence, cpu: &CpuEvidence, limits: &VerifyLimits) -> Vec<JudgeReason> {
-    let mut why = unreliable_instruments(evidence, cpu);
-    let missing_witnesses = ClassCoverage::assess(evidence, cpu).missing_witnesses();
-    why.extend(missing_witnesses.filter(|_| limits.two_witnesses));
-    why.extend(doubtful_figures(cpu));
-    why.extend(ended_early(evidence));
-    why.extend(idle_cpu(evidence, cpu));
-    why.extend(incomplete_run(evidence, cpu));
-    why
-}
-
-/// Which parts of the run were not carried out.
-fn incomplete_run(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
-    let stopped = evidence.stopped.then_some(JudgeReason::StoppedEarly);
-    let control = match &evidence.control {
-        PositiveControl::NotDone { reason } if reason.concerns(cpu.cpu) => {
-            Some(JudgeReason::ControlNotDone { failure: reason.clone() })
-        }
-        PositiveControl::NotDone { .. }
-        | PositiveControl::Seen { .. }
-        | PositiveControl::Missed { .. } => None,
-    };
-    stopped.into_iter().chain(control).collect()
-}
-
-/// The number of entries into the kernel; the number of interruptions where that is higher. A
-/// thread may run while the workload sleeps without an interrupt that woke it.
-#[must_use]
-pub fn count_entries(cpu: &CpuEvidence) -> Option<u64> {
-    let traced = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Trace);
-    cpu.entries.map(|entries| entries.max(traced.map(|row| row.count).sum()))
-}
-
-/// Interrupts that only the kernel's counters show, where they could break the limit. Context
-/// tracking reports their entries too.
-fn interrupts_without_event(cpu: &CpuEvidence, most: u64) -> Option<JudgeReason> {
-    let counted = cpu.interruptions.iter().filter(|row| row.witness == WitnessKind::Counters);
-    let count: u64 = counted.filter(|row| row.cause != Cause::Steal).map(|row| row.count).sum();
-    let all = count_entries(cpu)?.saturating_add(count);
-    (!cpu.tracked && count > 0 && all > most)
-        .then_some(JudgeReason::InterruptsWithoutEvent { count })
-}
-
-fn entries_gate(
-    evidence: &Evidence,
-    cpus: &[CpuEvidence],
-    most: u64,
-    limits: &VerifyLimits,
-) -> Gate {
-    let found = cpus.iter().filter_map(count_entries).max();
-    let exceeded = found.is_some_and(|n| n > most);
-    let mut why = Vec::new();
-    let no_trace = absence(evidence, WitnessKind::Trace);
-    for cpu in cpus {
-        why.extend(incomplete(evidence, cpu, limits));
-        match (&no_trace, cpu.entries) {
-            (_, None) => why.push(JudgeReason::NoEntryCounter),
-            (Some(no_trace), _) if evidence.workload != WatchedWorkload::Sampler => {
-                why.push(JudgeReason::WorkloadUnseen { no_trace: no_trace.clone() });
-            }
-            _ if evidence.workload != WatchedWorkload::Sampler && !cpu.whole => {
-                why.push(JudgeReason::SyscallsNotCounted);
-            }
-            (None, Some(_)) => why.extend(interrupts_without_event(cpu, most)),
-            _ => {}
-        }
-    }
-    let held = match exceeded {
-        true => Some(false),
-        false => (why.is_empty() && !cpus.is_empty()).then_some(true),
-    };
-    Gate {
-        limit: GateLimit::Entries { most },
-        found: found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count }),
-        held,
-        why: if held.is_none() { without_repeats(why) } else { Vec::new() },
-    }
-}
-
-fn gap_gate(
-    evidence: &Evidence,
-    cpus: &[CpuEvidence],
-    most_ns: u64,
-    limits: &VerifyLimits,
-) -> Gate {
-    let longest: Vec<Option<u64>> = cpus.iter().map(longest_gap).collect();
-    let exceeded = longest.iter().flatten().any(|ns| *ns > most_ns);
-    let escapes = cpus.iter().flat_map(|cpu| escape_reasons(evidence, cpu, most_ns, limits));
-    let why = without_repeats(escapes.collect());
-    let held = match exceeded {
-        true => Some(false),
-        false => (why.is_empty() && !cpus.is_empty()).then_some(true),
-    };
-    let found = longest.iter().flatten().max().copied();
-    let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
-    Gate {
-        limit: GateLimit::Gap { most_ns },
-        found: found.map_or(GateFinding::NotMeasured, |longest_ns| GateFinding::Gap { longest_ns }),
-        held,
-        why: match held {
-            Some(true) if by_sampler => vec![JudgeReason::BySampler],
-            Some(true) => vec![JudgeReason::ByTrace],
-            Some(false) => Vec::new(),
-            None => why,
-        },
-    }
-}
-
-/// Each reason once, in the original order.
-fn without_repeats(reasons: Vec<JudgeReason>) -> Vec<JudgeReason> {
-    let mut seen = Vec::new();
-    for reason in reasons {
-        if !seen.contains(&reason) {
-            seen.push(reason);
-        }
-    }
-    seen
-}
-
-/// The longest gap in nanoseconds, by the sampler or by the trace. The sampler also counts the gap
-/// that is under way when its span ends, if that is 1 µs or longer. Its span does not begin within
-/// a gap.
-fn longest_gap(cpu: &CpuEvidence) -> Option<u64> {
-    let sampled = cpu.gaps.as_ref().map(|gaps| if gaps.count == 0 { 0 } else { gaps.max_ns });
-    sampled.max(longest_interruption(cpu))
-}
-
-/// The longest interruption in nanoseconds, by the trace.
-fn longest_interruption(cpu: &CpuEvidence) -> Option<u64> {
-    cpu.interruptions.iter().filter_map(|row| row.max_ns).max()
-}
-
-/// Why a gap of that length could have gone unnoticed; empty when it could not.
-fn escape_reasons(
-    evidence: &Evidence,
-    cpu: &CpuEvidence,
-    limit_ns: u64,
-    limits: &VerifyLimits,
-) -> Vec<JudgeReason> {
-    let mut why = incomplete(evidence, cpu, limits);
-    match (&cpu.gaps, absence(evidence, WitnessKind::Trace)) {
-        (Some(gaps), _) if gaps.threshold_ns > limit_ns => {
-            why.push(JudgeReason::ThresholdTooLong { threshold_ns: gaps.threshold_ns });
-        }
-        (Some(_), _) => {}
-        (None, Some(no_trace)) => {
-            why.push(JudgeReason::NothingWatched { no_trace });
-        }
-        (None, None) => {
-            let began = cpu.interruptions.iter().filter(|row| row.count > 0);
-            let untimed = began.filter(|row| row.max_ns.is_none()).map(|row| row.cause);
-            why.extend(untimed.map(|cause| JudgeReason::DurationUnknown { cause }));
-            if evidence.workload != WatchedWorkload::Sampler && !cpu.whole {
-                why.push(JudgeReason::SyscallsNotCounted);
-            }
-            why.extend(hidden_time(evidence, cpu));
-        }
-    }
-    why
-}
-
-/// Time that the trace cannot see and that no counter rules out.
-fn hidden_time(evidence: &Evidence, cpu: &CpuEvidence) -> Vec<JudgeReason> {
-    if evidence.guest == Some(true) {
-        return vec![JudgeReason::TimeHidden { by: HiddenTime::HypervisorUnseen }];
-    }
-    let firmware = match cpu.smis {
-        Some(0) => None,
-        Some(count) => Some(HiddenTime::FirmwareTook { count }),
-        None => {
-            let absence = absence(evidence, WitnessKind::Firmware);
-            let no_counter = absence.unwrap_or(AbsenceReason::NoSmiRegister);
-            Some(HiddenTime::FirmwareUnseen { no_counter })
-        }
-    };
-    let hypervisor = match cpu.steal_ns {
-        Some(0) => None,
-        Some(ns) => Some(HiddenTime::HypervisorTook { ns }),
-        None => Some(HiddenTime::StealUnreadable),
-    };
-    let hidden = firmware.into_iter().chain(hypervisor);
-    hidden.map(|by| JudgeReason::TimeHidden { by }).collect()
 }
 
 fn leak_of_row(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
@@ -495,7 +219,7 @@ fn leak_of_row(row: &InterruptionCount, remedy: RemedyAnswer) -> Leak {
 pub(crate) mod examples {
     use super::*;
     use crate::documents::evidence::{
-        EntryClass, EventEvidence, GapAttribution, GapStatistics, WitnessReport,
+        EntryClass, EventEvidence, GapAttribution, GapStatistics, PositiveControl, WitnessReport,
     };
 
     /// Every event except system calls, seen by both witnesses: nothing happened.
@@ -584,7 +308,9 @@ pub(crate) mod examples {
 mod tests {
     use super::examples::{clean, gaps};
     use super::*;
+    use crate::causes::Cause;
     use crate::change::EffectTime;
+    use crate::documents::evidence::{AbsenceReason, PositiveControl, TraceInterference};
     use crate::documents::evidence::{
         BlindWitness, ControlAt, CpuDoubt, EntryClass, EventEvidence, GapAttribution, GapPart,
         GapStatistics, MissedControl, OwnedRow, Owner, OwnerSum, OwnershipEvidence, ProgramEnd,
@@ -628,9 +354,89 @@ mod tests {
     }
 
     #[test]
+    fn a_leak_that_both_witnesses_counted_is_certain_whatever_else_is_doubted() {
+        let seen = |count: Option<u64>, lost: u64| {
+            with(clean(), |e| {
+                e.interference.push(TraceInterference::Unreported);
+                e.cpus[0].lost = Some(lost);
+                e.cpus[0].interruptions.push(row(Cause::IpiCall, 175, None));
+                let call = |event: &&mut EventEvidence| event.event.ends_with("single_entry");
+                let event = e.cpus[0].events.iter_mut().find(call).unwrap();
+                (event.recorded_least, event.recorded_most, event.counted) = (175, 175, count);
+            })
+        };
+        let doubt = "the kernel could not report every access to the trace files";
+        assert_eq!(state(&seen(Some(175), 0)), (VerdictState::Leaks, vec![doubt.to_owned()]));
+        let unwitnessed = with(seen(Some(175), 0), |e| {
+            e.cpus[0].interruptions[0].cause = Cause::IpiReschedule;
+        });
+        let idle = with(seen(Some(175), 0), |e| {
+            (e.workload, e.cpus[0].idle_ns) = (WatchedWorkload::Given, Some(e.span_ns));
+        });
+        for unsure in [seen(None, 0), seen(Some(170), 0), seen(Some(175), 1), unwitnessed, idle] {
+            assert_eq!(state(&unsure).0, VerdictState::Unknown, "{unsure:?}");
+        }
+    }
+
+    #[test]
+    fn a_starved_sampler_of_a_guest_does_not_decide_where_the_trace_saw_the_control() {
+        let missed = |others: &[WitnessKind]| {
+            let (by, at) = (ProvokeMethod::Membarrier, ControlAt::BeforeSpan);
+            let kinds = others.iter().chain([&WitnessKind::Sampler]);
+            let blind = kinds.map(|witness| BlindWitness { witness: *witness, cpu: 3, saw: 3 });
+            let provoked = ProvokedIpis { count: 10, by, at };
+            let witnesses = blind.collect();
+            PositiveControl::Missed { missed: vec![MissedControl { provoked, witnesses }] }
+        };
+        for (guest, others, holds) in [
+            (Some(true), &[][..], true),
+            (Some(true), &[WitnessKind::Trace], false),
+            (Some(true), &[WitnessKind::EventCounters], false),
+            (Some(false), &[], false),
+            (None, &[], false),
+        ] {
+            let evidence = with(clean(), |e| (e.guest, e.control) = (guest, missed(others)));
+            let expected = if holds { VerdictState::Holds } else { VerdictState::Unknown };
+            assert_eq!(state(&evidence).0, expected, "{guest:?} {others:?}");
+            let limits = VerifyLimits { max_gap_ns: Some(5_000), ..VerifyLimits::default() };
+            let gate = &judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown).gates[0];
+            assert_eq!(gate.held, None, "the sampler measured the gaps");
+            let untraced = state(&untraced(evidence));
+            assert_eq!(untraced.0, VerdictState::Unknown, "{guest:?} {others:?}");
+        }
+    }
+
+    #[test]
+    fn a_share_that_the_host_may_take_is_a_limit_of_its_own() {
+        let limits = VerifyLimits { max_steal_ppm: Some(10_000), ..VerifyLimits::default() };
+        let unexplained = |ns| GapPart { count: 1, sum_ns: ns, max_ns: ns };
+        for (guest, steal_ns, gaps_ns, held) in [
+            (true, Some(0), Some(9_000_000), Some(true)),
+            (true, Some(0), Some(11_000_000), Some(false)),
+            (true, Some(20_000_000), Some(0), Some(false)),
+            (true, Some(5_000_000), None, Some(true)),
+            (true, Some(0), None, None),
+            (true, None, None, None),
+            (false, Some(0), None, Some(true)),
+            (false, None, None, None),
+        ] {
+            let evidence = with(clean(), |e| {
+                (e.guest, e.cpus[0].steal_ns) = (Some(guest), steal_ns);
+                e.cpus[0].joined = gaps_ns.map(|ns| GapAttribution {
+                    unexplained: unexplained(ns),
+                    ..GapAttribution::default()
+                });
+            });
+            let verdict = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown);
+            assert_eq!(verdict.gates[0].held, held, "{guest} {steal_ns:?} {gaps_ns:?}");
+            assert!(!verdict.claims_more_than(&evidence));
+        }
+    }
+
+    #[test]
     fn a_document_whose_verdict_was_changed_claims_more_than_its_evidence() {
         let limits = VerifyLimits { max_entries: Some(3), ..VerifyLimits::default() };
-        let verdict = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let verdict = |evidence: &Evidence| judge(evidence, &limits, &|_, _| RemedyAnswer::Unknown);
         let leaking = with(clean(), |e| {
             e.cpus[0].entries = Some(4);
             e.cpus[0].interruptions.push(row(Cause::Tick, 4, None));
@@ -690,7 +496,10 @@ mod tests {
         assert_eq!(state(&guest), (VerdictState::Holds, Vec::new()));
         let limits =
             VerifyLimits { max_entries: None, max_gap_ns: Some(20_000), ..VerifyLimits::default() };
-        assert_eq!(judge(&guest, &limits, &|_| RemedyAnswer::Unknown).gates[0].held, Some(false));
+        assert_eq!(
+            judge(&guest, &limits, &|_, _| RemedyAnswer::Unknown).gates[0].held,
+            Some(false)
+        );
     }
 
     #[test]
@@ -704,7 +513,7 @@ mod tests {
                 max_gap_ns: Some(5_000),
                 ..VerifyLimits::default()
             };
-            judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates[0].held
+            judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown).gates[0].held
         };
         assert_eq!((held(4_000), held(8_000)), (Some(true), Some(false)));
     }
@@ -726,7 +535,7 @@ mod tests {
                 max_gap_ns: Some(5_000),
                 ..VerifyLimits::default()
             };
-            let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
+            let gate = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
         let by =
@@ -783,7 +592,7 @@ mod tests {
                 max_gap_ns: None,
                 ..VerifyLimits::default()
             };
-            let gate = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown).gates.remove(0);
+            let gate = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown).gates.remove(0);
             (gate.held, texts(&gate.why))
         };
         let unknown =
@@ -806,7 +615,7 @@ mod tests {
     }
 
     fn state(evidence: &Evidence) -> (VerdictState, Vec<String>) {
-        let mut verdict = judge(evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let mut verdict = judge(evidence, &VerifyLimits::default(), &|_, _| RemedyAnswer::Unknown);
         let cpu = verdict.cpus.remove(0);
         (cpu.state, texts(&cpu.unknown))
     }
@@ -838,7 +647,10 @@ mod tests {
         assert_eq!(why[4], "and 5 more changes to what the trace records");
         let limits =
             VerifyLimits { max_entries: Some(10), max_gap_ns: None, ..VerifyLimits::default() };
-        assert_eq!(judge(&interfered(1), &limits, &|_| RemedyAnswer::Unknown).gates[0].held, None);
+        assert_eq!(
+            judge(&interfered(1), &limits, &|_, _| RemedyAnswer::Unknown).gates[0].held,
+            None
+        );
     }
 
     #[test]
@@ -862,7 +674,7 @@ mod tests {
     #[test]
     fn two_witnesses_can_be_required() {
         let limits = VerifyLimits { two_witnesses: true, ..VerifyLimits::default() };
-        let judged = |evidence: &Evidence| judge(evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let judged = |evidence: &Evidence| judge(evidence, &limits, &|_, _| RemedyAnswer::Unknown);
         assert!(judged(&clean()).holds());
         let uncounted =
             with(clean(), |e| e.cpus[0].events.iter_mut().for_each(|event| event.counted = None));
@@ -921,7 +733,7 @@ mod tests {
         ] {
             assert_eq!(state(&evidence), expected);
             assert!(
-                !judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown).holds()
+                !judge(&evidence, &VerifyLimits::default(), &|_, _| RemedyAnswer::Unknown).holds()
             );
         }
     }
@@ -960,14 +772,14 @@ mod tests {
             (0, None, vec![late]),
             (2_000_000_000, Some(true), Vec::new()),
         ] {
-            let verdict = judge(&tick(after(after_ns)), &limits, &|_| RemedyAnswer::Unknown);
+            let verdict = judge(&tick(after(after_ns)), &limits, &|_, _| RemedyAnswer::Unknown);
             assert_eq!((verdict.gates[0].held, texts(&verdict.gates[0].why)), (held, why));
             assert_eq!(verdict.gates[1].held, held);
             assert_eq!(verdict.holds(), held == Some(true));
         }
         let limits =
             VerifyLimits { max_entries: Some(0), max_gap_ns: None, ..VerifyLimits::default() };
-        let verdict = judge(&tick(after(2_840_000)), &limits, &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&tick(after(2_840_000)), &limits, &|_, _| RemedyAnswer::Unknown);
         assert_eq!(verdict.gates[0].held, Some(false), "a limit that was broken stays broken");
     }
 
@@ -979,7 +791,7 @@ mod tests {
         };
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions = vec![disk, tick]);
-        let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|_, _| RemedyAnswer::Unknown);
         let verdict = verdict.with_devices(|irq| (irq == 36).then(|| "vda, virtio_blk".to_owned()));
         let devices: Vec<_> =
             verdict.cpus[0].leaks.iter().map(|leak| leak.device.as_deref()).collect();
@@ -995,7 +807,7 @@ mod tests {
         };
         let tick = row(Cause::Tick, 250, None);
         let evidence = with(untraced(clean()), |e| e.cpus[0].interruptions.push(tick.clone()));
-        let verdict = judge(&evidence, &VerifyLimits::default(), &|row| {
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|row, _| {
             if row.cause == Cause::Tick {
                 RemedyAnswer::Remedy(remedy.clone())
             } else {
@@ -1023,7 +835,7 @@ mod tests {
             let evidence = with(clean(), |e| {
                 (e.workload, e.cpus[0].idle_ns) = (workload, idle_ns);
             });
-            let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+            let verdict = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown);
             (state(&evidence).0, verdict.gates[0].held)
         };
         let hit = with(clean(), |e| {
@@ -1096,7 +908,7 @@ mod tests {
                 (e.workload, e.cpus[0].ownership) = (WatchedWorkload::Cyclic, Some(seen));
                 e.cpus[0].interruptions.push(row(Cause::Hrtimer, 9, Some(10)));
             });
-            let judged = |limits| judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+            let judged = |limits| judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown);
             for (tick, success) in [TickLimit::Counts, TickLimit::Allowed].into_iter().zip(success)
             {
                 let verdict = judged(VerifyLimits { tick, ..VerifyLimits::default() });
@@ -1123,7 +935,7 @@ mod tests {
         });
         let kept = |max_entries, max_gap_ns| {
             let limits = VerifyLimits { max_entries, max_gap_ns, ..VerifyLimits::default() };
-            let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+            let verdict = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown);
             verdict.cpus.iter().map(|cpu| cpu.limits).collect::<Vec<_>>()
         };
         let (within, beyond) = (Some(LimitsKept::Within), Some(LimitsKept::Beyond));
@@ -1172,7 +984,7 @@ mod tests {
             (with(ten(), given), gap(3_999), Some(false)),
             (untraced(with(ten(), given)), gap(4_000), None),
         ] {
-            let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+            let verdict = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown);
             let found: Vec<_> = verdict.gates.iter().map(|gate| gate.held).collect();
             assert_eq!(found, [held], "{limits:?} {evidence:?}");
             let kept = match held {

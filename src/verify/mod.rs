@@ -14,18 +14,22 @@
 //! class of entries has on this machine. `src/trace/interference.rs` notices other processes that
 //! write to the instance.
 
+mod certain;
 mod class_coverage;
 mod control;
 mod cyclic;
+mod gates;
 mod instruments;
 pub(crate) mod judge;
 mod observations;
 mod order;
+mod reasons;
 mod watch;
 
-pub use judge::{count_entries, judge};
+pub use judge::{FindRemedy, judge};
 pub use order::{
     COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchError, WatchOrder, WatchProgress,
     WorstSoFar,
 };
+pub use reasons::count_entries;
 pub use watch::watch;

@@ -3,8 +3,8 @@
 use crate::causes::culprit::KernelEvent;
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{
-    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, GapAttribution, InterruptionCount,
-    WatchedWorkload, WitnessKind, WitnessReport,
+    AbsenceReason, BlindSpot, CpuDoubt, CpuEvidence, EntryClass, EventEvidence, GapAttribution,
+    InterruptionCount, WatchedWorkload, WitnessKind, WitnessReport,
 };
 use crate::observe::counters::{self, CountedRow, CounterSnapshot, CpuCounts};
 use crate::observe::event_counters::ComparedCpu;
@@ -68,21 +68,24 @@ impl CombinedObservations {
         let sampler_longest_ns = gaps.as_ref().map(|seen| seen.gaps.longest_ns);
         match trace {
             Some(trace) => {
-                doubts.extend(trace.doubts.iter().cloned());
+                doubts.extend(trace_doubts(trace, &events));
                 doubts.extend(disagreement(trace, &counts));
                 let mut interruptions = merge_rows(trace, &counts, smis);
+                // What was lost may have been an entry whose interruption was still counted.
+                let rows = trace.interruptions.iter().map(|row| row.count);
+                let least = if trace.lost > 0 { rows.sum() } else { 0 };
                 if workload == WatchedWorkload::Sampler {
                     // It makes no system call, and raises no exception.
                     interruptions.iter_mut().for_each(forget_guess);
                 }
                 CpuEvidence {
                     cpu,
-                    entries: Some(trace.entries),
+                    entries: Some(trace.entries.max(least)),
                     kernel_interrupts: Some(trace.kernel_interrupts),
                     whole: trace.whole,
                     tracked: trace.tracked,
                     interruptions,
-                    longest_ns: trace.longest_ns.or(sampler_longest_ns),
+                    longest_ns: sampler_longest_ns.or(trace.longest_ns),
                     gaps: gaps.map(|seen| seen.gaps),
                     lost: Some(trace.lost),
                     steal_ns: counts.steal_ns,
@@ -206,6 +209,21 @@ fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
     (counted > traced).then_some(CpuDoubt::CountersSawMore { counted, traced })
 }
 
+/// The doubts of the trace, apart from those that the perf events refute.
+fn trace_doubts(trace: &TraceEvidence, events: &[EventEvidence]) -> Vec<CpuDoubt> {
+    let switched = trace.lost == 0 && are_switches_complete(events);
+    let is_refuted =
+        |doubt: &CpuDoubt| switched && matches!(doubt, CpuDoubt::TaskNotAnnounced { .. });
+    trace.doubts.iter().filter(|doubt| !is_refuted(doubt)).cloned().collect()
+}
+
+/// Whether both witnesses saw the same switches. Then a task that runs without one has only changed
+/// its number, as a thread does that calls execve(2) (`de_thread()` in fs/exec.c, 6.12).
+fn are_switches_complete(events: &[EventEvidence]) -> bool {
+    let mut switches = events.iter().filter(|event| event.class == EntryClass::TaskSwitch);
+    switches.any(|event| event.counted.is_some() && event.disagreement().is_none())
+}
+
 /// The report of the counters.
 #[must_use]
 pub fn counters_witness(before: &CounterSnapshot, after: &CounterSnapshot) -> WitnessReport {
@@ -275,7 +293,7 @@ mod tests {
             lost: 2,
             skipped_bytes: 0,
             events: Vec::new(),
-            doubts: vec![CpuDoubt::EventsLost { count: 2 }],
+            doubts: vec![CpuDoubt::BytesNotUnderstood { count: 2 }],
         }
     }
 
@@ -330,7 +348,7 @@ mod tests {
                 row(Cause::Nmi, 1, WitnessKind::Counters),
                 steal,
             ],
-            longest_ns: Some(400_000_000),
+            longest_ns: Some(300_000_000),
             gaps: Some(sampled(0).gaps),
             lost: Some(2),
             steal_ns: Some(30_000_000),
@@ -341,7 +359,7 @@ mod tests {
             senders: Vec::new(),
             events: Vec::new(),
             witness_doubts: Vec::new(),
-            doubts: vec![CpuDoubt::EventsLost { count: 2 }],
+            doubts: vec![CpuDoubt::BytesNotUnderstood { count: 2 }],
         };
         assert_eq!(seen, expected);
     }
@@ -412,12 +430,32 @@ mod tests {
     fn a_trace_that_saw_less_than_the_counters_is_doubted() {
         let seen = gathered(Some(trace(6)), Some(sampled(999_000_000)))
             .cpu_evidence(3, WatchedWorkload::Sampler);
-        assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }]);
+        assert_eq!(seen.doubts, [CpuDoubt::BytesNotUnderstood { count: 2 }]);
         // Of 7 interrupts, one is an NMI, which a trace may not report.
         let seen = gathered(Some(trace(4)), Some(sampled(999_000_000)))
             .cpu_evidence(3, WatchedWorkload::Sampler);
         let more = CpuDoubt::CountersSawMore { counted: 6, traced: 4 };
-        assert_eq!(seen.doubts, [CpuDoubt::EventsLost { count: 2 }, more]);
+        assert_eq!(seen.doubts, [CpuDoubt::BytesNotUnderstood { count: 2 }, more]);
+    }
+
+    #[test]
+    fn a_task_without_a_switch_is_no_doubt_where_both_witnesses_saw_every_switch() {
+        let doubt = CpuDoubt::TaskNotAnnounced { times: 1, after: None };
+        let doubted = |counted: Option<u64>, lost: u64| {
+            let traced = TraceEvidence { lost, doubts: vec![doubt.clone()], ..trace(8) };
+            let events = vec![EventEvidence {
+                class: EntryClass::TaskSwitch,
+                event: "sched:sched_switch".to_owned(),
+                recorded_least: 4,
+                recorded_most: 5,
+                counted,
+            }];
+            let compared = vec![ComparedCpu { cpu: 3, events, doubts: Vec::new() }];
+            let all = CombinedObservations { compared, ..gathered(Some(traced), None) };
+            all.cpu_evidence(3, WatchedWorkload::Given).doubts.contains(&doubt)
+        };
+        assert!(!doubted(Some(5), 0));
+        assert!(doubted(Some(6), 0) && doubted(None, 0) && doubted(Some(5), 1));
     }
 
     #[test]
@@ -498,12 +536,12 @@ mod tests {
         // The trace saw that time, but not what happened below the kernel in it.
         let traced = gathered(Some(trace(8)), Some(late.clone()));
         let traced = traced.cpu_evidence(3, WatchedWorkload::Sampler).doubts;
-        assert_eq!(traced, [away, CpuDoubt::EventsLost { count: 2 }]);
+        assert_eq!(traced, [away, CpuDoubt::BytesNotUnderstood { count: 2 }]);
         // Messages to the sampler lie outside of its span, but in that of the trace.
         let mut slow = gathered(Some(trace(8)), Some(late));
         (slow.span_ns, slow.seen.sampled_ns) = (1_100_000_000, 998_000_000);
         let slow = slow.cpu_evidence(3, WatchedWorkload::Sampler).doubts;
-        assert_eq!(slow, [CpuDoubt::EventsLost { count: 2 }]);
+        assert_eq!(slow, [CpuDoubt::BytesNotUnderstood { count: 2 }]);
         let strayed =
             sampler::SamplerObservation { backwards: 3, moved: true, ..sampled(1_000_000_000) };
         assert_eq!(

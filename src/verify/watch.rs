@@ -73,7 +73,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let doubts = std::mem::take(&mut instruments.doubts);
     let witnesses = instruments.witnesses(&before, &after, &smis);
     let (workload, traced) = (instruments.watched, instruments.traced.take());
-    let compared = instruments.second.into_compared();
+    let compared = instruments.end();
     let all =
         CombinedObservations { before, after, smis, seen, compared, threads, doubts, span_ns };
     Ok(Evidence {

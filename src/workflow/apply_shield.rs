@@ -21,6 +21,7 @@ use crate::documents::plan::{ChoiceReason, NamedShield, Plan, version_difference
 use crate::failure::Failure;
 use crate::plan::{check_saved, find_free_cpus, plan_with_others};
 use crate::policy::ShieldRequest;
+use crate::tunables::HOUSEKEEPING_GROUP;
 use cpushield_linux::{CpuSet, sys::sched};
 use std::path::{Path, PathBuf};
 
@@ -138,6 +139,7 @@ pub(super) fn make_plan(
     programs: ProgramsInTheWay,
 ) -> Result<(AppliedPlan, Plan), Failure> {
     let old = find_version(work, &plan.shield.name)?;
+    check_no_other_state(work)?;
     let bar = work.ui.bar();
     let show = &mut |progress: ApplyProgress<'_>| {
         if !progress.what.is_empty() {
@@ -152,6 +154,25 @@ pub(super) fn make_plan(
     };
     bar.end();
     applied
+}
+
+/// Refuses while there are groups of a shield that this state directory does not know: their values
+/// would be taken for those from before the shield.
+fn check_no_other_state(work: &WorkContext<'_>) -> Result<(), Failure> {
+    let plans = active_shields(work)?;
+    let mut known: Vec<String> = plans.iter().flat_map(|plan| plan.shield.cgroup_names()).collect();
+    known.extend((!plans.is_empty()).then(|| HOUSEKEEPING_GROUP.to_owned()));
+    for tree in ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"] {
+        let mut groups = work.host.list_directories(tree).unwrap_or_default().into_iter();
+        let is_stranger = |name: &String| name.starts_with("cpushield") && !known.contains(name);
+        let Some(group) = groups.find(is_stranger) else { continue };
+        let state = work.state_dir.display();
+        let what = format!("{tree}/{group} belongs to a shield that {state} does not know");
+        return Err(Failure::machine(what)
+            .hint("undo it with its own state directory: cpushield --state DIR undo")
+            .hint("if that directory is gone, restart the machine: that ends every shield"));
+    }
+    Ok(())
 }
 
 /// Warns when the kernel shows other CPUs without tick than its command line requests. A shield

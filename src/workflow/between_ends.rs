@@ -441,7 +441,7 @@ mod tests {
             processor: Some("Model A".to_owned()),
             online: (0..4).collect(),
         });
-        let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|_, _| RemedyAnswer::Unknown);
         let parse = |evidence: &Evidence| {
             let document = VerifyDocument::new(evidence.clone(), verdict.clone());
             let text = json!(document).to_string();

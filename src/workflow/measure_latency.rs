@@ -2,9 +2,9 @@
 
 use super::checkpoint::{self, MeasurementCheckpoint};
 use super::load_options::LoadOptions;
+use super::remedy_target::find_remedy_target;
 use super::shield_options::read_policy_shield;
 use super::trace_disturbance::check_disturbance;
-use super::verify_shield::find_remedy_target;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::documents::evidence::TimeShare;
@@ -274,7 +274,8 @@ fn name_remedies(latency: &mut LatencyMeasurement, work: &WorkContext<'_>, targe
     let remedy_target = find_remedy_target(&work.host, &work.store, active.as_ref(), cpus);
     let Some((machine, shield)) = remedy_target else { return };
     for share in shares {
-        share.remedy = tunables::remedy(&machine, &shield, share.cause, &share.culprit).remedy();
+        let (cause, culprit) = (share.cause, &share.culprit);
+        share.remedy = tunables::remedy(&machine, &shield, cause, culprit, &[]).remedy();
     }
 }
 

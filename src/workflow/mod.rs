@@ -47,6 +47,7 @@ pub mod policy_shields;
 mod prepared_matrix;
 mod price;
 mod program_request;
+mod remedy_target;
 pub mod report_material;
 mod root_files;
 pub mod run_experiment;

@@ -106,7 +106,7 @@ impl<'a> LiveSearchMachine<'a> {
         }
         let evidence = evidence.map_err(|error| MachineTrouble::Cell(error.to_string()))?;
         let limits = VerifyLimits { max_entries: Some(most), ..VerifyLimits::default() };
-        let verdict = judge(&evidence, &limits, &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&evidence, &limits, &|_, _| RemedyAnswer::Unknown);
         let observation = doubt_load(observe(verdict.gates.first()), &loads);
         let document = Box::new(VerifyDocument::new(evidence, verdict));
         Ok(TrialMeasurement { observation, document: TrialDocument::Verify(document) })

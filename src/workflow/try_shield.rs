@@ -141,8 +141,8 @@ fn attempt(stage: &TryStage<'_>) -> Result<TryReport, Failure> {
     let price = free.zip(price?).map(|(free, rest)| LoadPrice::compute(&free, &rest));
     drop(aside);
     let after = survey(host, &tunables::reads());
-    let verdict = judge(&shielded, &trying.limits, &|seen| {
-        tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit)
+    let verdict = judge(&shielded, &trying.limits, &|seen, senders| {
+        tunables::remedy(&under, &plan.shield, seen.cause, &seen.culprit, senders)
     });
     let verdict = verdict.with_devices(|irq| machine.device_of(irq));
     let (changed, refused) = count_outcomes(&applied);

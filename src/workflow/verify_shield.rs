@@ -1,7 +1,7 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
 use super::checkpoint::mention_saving;
-use super::machine_survey::survey_shielded;
+use super::remedy_target::find_remedy_target;
 use super::shield_options::read_policy_shield;
 use super::trace_disturbance::check_disturbance;
 use super::watch_checkpoint::WatchCheckpoint;
@@ -11,18 +11,16 @@ use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::{Evidence, ProgramEnd, Verdict, WatchedWorkload};
 use crate::documents::machine::Machine;
-use crate::documents::plan::{Plan, Shield};
+use crate::documents::plan::Shield;
 use crate::export::perfetto::{self, ExportContext};
 use crate::export::trace_dat;
 use crate::failure::Failure;
 use crate::observe;
-use crate::plan::plan;
-use crate::policy::{ShieldRequest, Siblings, VerifyLimits, Workload};
+use crate::policy::{VerifyLimits, Workload};
 use crate::run::{RunError, check_move};
-use crate::survey::survey;
 use crate::trace::recording::TraceRecording;
 use crate::tunables::{self, RemedyAnswer};
-use crate::ui::{StatusLines, Ui};
+use crate::ui::{ProgressLine, StatusLines, Ui};
 use crate::verify::{
     self, COUNTED_GAP_NS, GivenWorkload, RawTraceUse, UntilBreach, WatchOrder, WatchProgress,
     WorstSoFar,
@@ -31,11 +29,15 @@ use crate::worker::log_argument;
 use cpushield_linux::processes::orphans::LeftBehind;
 use cpushield_linux::processes::worker_process::ChildCommand;
 use cpushield_linux::sys::clock::nanos;
-use cpushield_linux::{CpuSet, Host, Store, Task, processes::process, sys::signal};
+use cpushield_linux::{Host, Task, processes::process, sys::signal};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::Path;
+
+/// What a terminal shows instead of progress.
+const SILENT: &str =
+    "watching; progress is not shown, because the work of the terminal may run on these CPUs";
 
 /// Everything that is known before a watch.
 #[derive(Debug)]
@@ -125,9 +127,9 @@ impl<'a> VerifySession<'a> {
         } else {
             None
         };
-        let verdict = verify::judge(&evidence, &request.limits, &|row| {
+        let verdict = verify::judge(&evidence, &request.limits, &|row, senders| {
             known.as_ref().map_or(RemedyAnswer::Unknown, |(machine, shield)| {
-                tunables::remedy(machine, shield, row.cause, &row.culprit)
+                tunables::remedy(machine, shield, row.cause, &row.culprit, senders)
             })
         });
         let verdict = match &known {
@@ -155,6 +157,7 @@ impl<'a> VerifySession<'a> {
         let keep_recording = |taken| *recording.borrow_mut() = Some(taken);
         let program: RefCell<Option<ChildCommand>> = RefCell::new(None);
         let bar = ui.bar();
+        let is_silent = observe::environment::takes_unbound_work(host, &target.cpus);
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
             request.limits.max_gap_ns.map_or(COUNTED_GAP_NS, |most| most.clamp(1, COUNTED_GAP_NS));
@@ -190,17 +193,11 @@ impl<'a> VerifySession<'a> {
                     .export_files()
                     .next()
                     .map(|next_to| RawTraceUse { next_to, take: &keep_recording }),
-                progress: &|progress| match progress {
-                    WatchProgress::Arming => bar.show_task("getting ready"),
-                    WatchProgress::Settling => bar.show_task("warming up"),
-                    WatchProgress::Watching { done, of, worst: now } => {
-                        bar.show_progress(&describe_progress(&now), done, of);
+                progress: &|progress| {
+                    if let WatchProgress::Watching { worst: now, .. } = progress {
                         worst.set(now);
-                        if let Some(checkpoint) = &self.checkpoint {
-                            checkpoint.save(&target.cpus, done, of, now);
-                        }
                     }
-                    WatchProgress::Gathering => bar.show_task("collecting the results"),
+                    self.show_progress(&bar, is_silent, progress);
                 },
                 stop: &|| signal::stopped_by().is_some(),
             },
@@ -219,6 +216,25 @@ impl<'a> VerifySession<'a> {
             report_left_behind(ui, &program.end());
         }
         Ok((evidence?, recording.into_inner()))
+    }
+
+    fn show_progress(&self, bar: &ProgressLine, is_silent: bool, progress: WatchProgress) {
+        match progress {
+            WatchProgress::Arming => bar.show_task("getting ready"),
+            WatchProgress::Settling if is_silent => bar.show_task(SILENT),
+            WatchProgress::Settling => bar.show_task("warming up"),
+            WatchProgress::Watching { done, of, worst } => {
+                if !is_silent {
+                    bar.show_progress(&describe_progress(&worst), done, of);
+                }
+                if let Some(checkpoint) = &self.checkpoint {
+                    checkpoint.save(&self.target.cpus, done, of, worst);
+                }
+            }
+            // The span has not ended yet.
+            WatchProgress::Gathering if is_silent => {}
+            WatchProgress::Gathering => bar.show_task("collecting the results"),
+        }
     }
 
     /// Writes the file of `-o`.
@@ -281,6 +297,7 @@ pub fn read_limits(
         max_entries: given.max_entries.or(limits.max_entries),
         max_gap_ns: given.max_gap_ns.or(limits.max_gap_ns),
         max_foreign: given.max_foreign.or(limits.max_foreign),
+        max_steal_ppm: given.max_steal_ppm.or(limits.max_steal_ppm),
         tick: given.tick.max(limits.tick),
         ..limits
     };
@@ -428,7 +445,7 @@ pub(super) fn run_arguments(
     target: &WatchTarget,
     command: &[OsString],
 ) -> Vec<OsString> {
-    let mut args: Vec<OsString> = vec!["run".into()];
+    let mut args: Vec<OsString> = vec!["run".into(), "--watched".into()];
     let quiet = work.ui.status_lines == StatusLines::Suppressed;
     args.extend(quiet.then(|| "--quiet".into()));
     args.push("--state".into());
@@ -464,35 +481,4 @@ fn find_workload_threads(host: &Host, target: &WatchTarget, named: &WatchedTasks
         .map(|task| task.id.tid)
         .filter(|tid| host.affinity(*tid).is_ok_and(|cpus| cpus.is_subset(&target.cpus)))
         .collect()
-}
-
-/// The machine and the shield that remedies are for: the active shield, or a hypothetical one on
-/// these CPUs.
-pub fn find_remedy_target(
-    host: &Host,
-    store: &Store,
-    active: Option<&Plan>,
-    cpus: &CpuSet,
-) -> Option<(Machine, Shield)> {
-    let machine = match active {
-        Some(plan) => survey_shielded(host, store, plan),
-        None => survey(host, &tunables::reads()),
-    };
-    let shield = match active {
-        Some(plan) if cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
-        _ => {
-            let cpus = Some(cpus.clone());
-            plan(
-                &machine,
-                &ShieldRequest {
-                    cpus,
-                    siblings: Some(Siblings::Share),
-                    ..ShieldRequest::default()
-                },
-            )
-            .ok()?
-            .shield
-        }
-    };
-    Some((machine, shield))
 }

@@ -35,7 +35,7 @@ fn measured(name: &str) -> LatencyMeasurement {
 }
 
 fn judged(evidence: Evidence, limits: &VerifyLimits) -> VerifyDocument {
-    let verdict = judge(&evidence, limits, &|_| RemedyAnswer::Unknown);
+    let verdict = judge(&evidence, limits, &|_, _| RemedyAnswer::Unknown);
     VerifyDocument::new(evidence, verdict)
 }
 

@@ -74,6 +74,8 @@ held() {
 # the trace buffer was ever expanded (permanently, by the first event), and whether the kernel has warned of
 # anything; `as_before` reports that separately.
 snapshot() {
+    # A child of the last watch removes its traces.
+    for _ in $(seq 200); do pgrep -x cpushield-close >/dev/null || break; sleep 0.1; done
     {
         grep -sH '' /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity \
             /sys/devices/virtual/workqueue/cpumask /sys/devices/virtual/workqueue/*/cpumask \

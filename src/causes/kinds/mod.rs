@@ -1,6 +1,7 @@
 //! The kinds of interruptions: [`Cause`], and one file for each with its name, its page and other
 //! words for it ([`CauseEntry`]). Pure.
 
+mod ended_task;
 mod exception;
 mod frequency;
 mod hrtimer;
@@ -91,6 +92,8 @@ causes! {
     Kthread => kthread::ENTRY,
     /// Another user task.
     UserTask => user_task::ENTRY,
+    /// A task that ended before it was looked up.
+    EndedTask => ended_task::ENTRY,
     /// The workload had to wait, because a limit of CPU time was used up.
     Throttling => throttling::ENTRY,
     /// A page fault of the workload.

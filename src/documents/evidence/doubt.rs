@@ -70,7 +70,7 @@ pub enum CpuDoubt {
         /// The length of the span, in nanoseconds.
         span_ns: u64,
     },
-    /// The trace lost events.
+    /// The trace lost events, which a watch counts apart.
     EventsLost {
         /// How many.
         count: u64,

@@ -1,10 +1,23 @@
 //! [`Gate`]: a limit that the user set, with what was found. Pure data.
 
-use super::JudgeReason;
+use super::{CpuEvidence, JudgeReason};
 use crate::documents::time_text::{exact_duration, measured};
 use crate::policy::LinuxCncGrade;
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Display};
+
+impl CpuEvidence {
+    /// The share of the time that was taken below the kernel, in parts per million: by the steal
+    /// counter or, where that is more, by the gaps without an event. `None` when neither was
+    /// measured.
+    #[must_use]
+    pub fn taken_ppm(&self, span_ns: u64) -> Option<u64> {
+        let unexplained_ns = self.joined.as_ref().map(|joined| joined.unexplained.sum_ns);
+        let taken_ns = self.steal_ns.max(unexplained_ns)?;
+        let ppm = u128::from(taken_ns) * 1_000_000 / u128::from(span_ns.max(1));
+        Some(u64::try_from(ppm).unwrap_or(u64::MAX))
+    }
+}
 
 /// A limit that the user set, with reasons of the measurement's type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -56,6 +69,11 @@ pub enum GateLimit {
         /// The largest allowed number.
         most: u64,
     },
+    /// The share of the time that is taken below the kernel (`--max-steal`).
+    Steal {
+        /// The largest allowed one, in parts per million.
+        most_ppm: u64,
+    },
     /// The longest latency (`--max`).
     Latency {
         /// The longest allowed one, in nanoseconds.
@@ -76,6 +94,7 @@ impl GateLimit {
             GateLimit::Entries { most } => format!("--max-entries {most}"),
             GateLimit::Gap { most_ns } => format!("--max-gap {}", exact_duration(*most_ns)),
             GateLimit::Foreign { most } => format!("--max-foreign {most}"),
+            GateLimit::Steal { most_ppm } => format!("--max-steal {}%", *most_ppm as f64 / 1e4),
             GateLimit::Latency { most_ns } => format!("--max {}", exact_duration(*most_ns)),
             GateLimit::LinuxCnc { grade } => format!("--linuxcnc {grade}"),
         }
@@ -111,6 +130,11 @@ pub enum GateFinding {
     },
     /// Nothing measured gaps.
     NotMeasured,
+    /// The largest share of the time.
+    Share {
+        /// It, in parts per million.
+        ppm: u64,
+    },
     /// The longest latency.
     Latency {
         /// It, in nanoseconds.
@@ -140,7 +164,9 @@ impl GateFinding {
     #[must_use]
     pub fn figure(&self) -> Option<u64> {
         match self {
-            GateFinding::Entries { count } => Some(*count),
+            GateFinding::Entries { count: figure } | GateFinding::Share { ppm: figure } => {
+                Some(*figure)
+            }
             GateFinding::Gap { longest_ns } | GateFinding::Latency { longest_ns } => {
                 Some(*longest_ns)
             }
@@ -160,6 +186,7 @@ impl fmt::Display for GateFinding {
             GateFinding::Entries { count } => count.fmt(f),
             GateFinding::NotCounted => f.write_str("nothing counted"),
             GateFinding::Gap { longest_ns } => f.write_str(&measured(*longest_ns)),
+            GateFinding::Share { ppm } => write!(f, "{:.2} %", *ppm as f64 / 1e4),
             GateFinding::NotMeasured => f.write_str("nothing measured"),
             GateFinding::Latency { longest_ns } => f.write_str(&exact_duration(*longest_ns)),
             GateFinding::BelowThreshold { threshold_ns } => {

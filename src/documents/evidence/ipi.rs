@@ -2,7 +2,7 @@
 //! Pure.
 
 use crate::causes::culprit::write_task;
-use crate::causes::purpose::{IDLE_CPU, INTERRUPT_ON_CPU, RESCHEDULE};
+use crate::causes::purpose::{IDLE_CPU, INTERRUPT_ON_CPU, RESCHEDULE, WATCHER};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -41,6 +41,8 @@ pub enum IpiOrigin {
         /// Its command name; empty when the task ended before it could be looked up.
         comm: String,
     },
+    /// The watch itself: a thread of cpushield.
+    Watcher,
     /// An idle CPU.
     IdleCpu,
     /// An interrupt handler. The task that it interrupted is unrelated.
@@ -54,6 +56,7 @@ impl fmt::Display for IpiOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             IpiOrigin::Task { pid, comm } => write_task(f, *pid, comm),
+            IpiOrigin::Watcher => f.write_str(WATCHER),
             IpiOrigin::IdleCpu => f.write_str(IDLE_CPU),
             IpiOrigin::Interrupt { cpu } => write!(f, "{INTERRUPT_ON_CPU}{cpu}"),
         }

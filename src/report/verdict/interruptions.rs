@@ -33,7 +33,7 @@ pub(super) fn interruption_blocks(
     let shown = rows.iter().take(ROWS_MAX);
     let cells = shown.clone().map(|(row, leak)| interruption_row(row, *leak, seen, span_ns));
     let mut columns = ["cause", "culprit"].map(TableColumn::words).to_vec();
-    columns.extend(["count", "rate/s", "nested", "time", "longest"].map(TableColumn::numbers));
+    columns.extend(["count", "rate/s", "nested", "own time", "longest"].map(TableColumn::numbers));
     columns.push(TableColumn::remarks("remedy"));
     let caption = format!("What interrupted CPU {}", seen.cpu);
     let table = Table::new(caption, columns, cells.collect()).with_head(TableHead::Names);
@@ -86,7 +86,7 @@ fn number_or_dash(n: u64) -> String {
 fn remedy_cell(leak: &Leak) -> TableCell {
     match (&leak.remedy, &leak.why_none) {
         (Some(remedy), _) => TableCell::new(describe_remedy(remedy)),
-        (None, Some(obstacle)) => TableCell::new(obstacle.to_string()),
+        (None, Some(obstacle)) => TableCell::new(format!("none: {obstacle}")),
         (None, None) => TableCell::default(),
     }
 }

@@ -15,8 +15,13 @@ use super::limits::{limit_block, limit_row};
 use super::table::{rate, span};
 use crate::causes::{Culprit, known};
 use crate::documents::evidence::{
-    CpuEvidence, CpuVerdict, EntryClass, Evidence, LimitsKept, Verdict, VerdictState, list_classes,
+    CpuEvidence, CpuVerdict, EntryClass, Evidence, GateFinding, LimitsKept, Verdict, VerdictState,
+    WatchedWorkload, list_classes,
 };
+
+/// The share of the time that the host of a guest took, in parts per million, from which on the
+/// first line says so.
+const NOTABLE_PPM: u64 = 1_000;
 
 /// An observation with its name among several.
 #[derive(Debug, Clone, Copy)]
@@ -110,10 +115,26 @@ impl WatchedRun<'_> {
             parts.extend(
                 apart_from.map(|tick| TextPart::toned(TextTone::Doubt, format!(", {tick}"))),
             );
+            parts.extend(self.taken(seen, judged));
             parts.push(TextPart::new(", "));
         }
         parts.push(TextPart::new(entries(seen, self.evidence.span_ns)));
+        let is_given = self.evidence.workload != WatchedWorkload::Sampler;
+        let unwatched = seen.entries.is_some() && is_given && !seen.whole;
+        parts.extend(unwatched.then(|| TextPart::new(", without its system calls")));
         TextLine::of(parts)
+    }
+}
+
+impl WatchedRun<'_> {
+    /// What a shield that holds against the kernel of a guest cannot keep away.
+    fn taken(&self, seen: &CpuEvidence, judged: &CpuVerdict) -> Option<TextPart> {
+        let ppm = seen.taken_ppm(self.evidence.span_ns).filter(|ppm| *ppm >= NOTABLE_PPM)?;
+        let is_guest = self.evidence.guest == Some(true);
+        (is_guest && judged.state == VerdictState::Holds).then(|| {
+            let share = GateFinding::Share { ppm };
+            TextPart::toned(TextTone::Doubt, format!(" against this kernel; the host took {share}"))
+        })
     }
 }
 
@@ -313,7 +334,7 @@ mod tests {
             max_gap_ns: Some(50_000),
             ..VerifyLimits::default()
         };
-        let verdict = judge(&evidence, &limits, &|row| match row.cause {
+        let verdict = judge(&evidence, &limits, &|row, _| match row.cause {
             Cause::Tick => RemedyAnswer::Remedy(Remedy {
                 tunable: "nohz-full".to_owned(),
                 when: EffectTime::Boot,
@@ -327,10 +348,10 @@ CPU 2: within the limits (without limits: holds), no kernel entry in 10.00 s
   no gap of 1.0 µs or more in user space
 CPU 3: beyond the limits (without limits: leaks), 2 kernel entries in 10.00 s (0.20/s)
   entries from user mode: 2, interrupts taken in kernel mode: 5
-  cause    culprit            count  rate/s  nested     time  longest  remedy
-  tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs  at boot: nohz_full=3
-  softirq  -                      -       -       5  2.50 ms        -
-  steal    hypervisor             1    0.10       -  2.50 ms   4.1 µs
+  cause    culprit            count  rate/s  nested  own time  longest  remedy
+  tick     tick_nohz_handler      2    0.20       -   5.00 ms   4.1 µs  at boot: nohz_full=3
+  softirq  -                      -       -       5   2.50 ms        -
+  steal    hypervisor             1    0.10       -   2.50 ms   4.1 µs
   longest uninterrupted stretch: 10.00 s (99.99 %)
   gaps of 1.0 µs or more: 3, longest 41.0 µs, total 9.00 ms (0.09 %)
   the kernel's work explains 7.50 ms of the lost time; 1.50 ms is unexplained, for example
@@ -355,10 +376,10 @@ Limits
         assert_eq!(terminal_blocks(&shown, 100, &unpainted), expected);
         let narrow = terminal_blocks(&shown, 70, &unpainted);
         assert!(narrow.lines().all(|line| line.chars().count() <= 70), "{narrow}");
-        let below = "\n  tick     tick_nohz_handler      2    0.20       -  5.00 ms   4.1 µs\n      \
+        let below = "\n  tick     tick_nohz_handler      2    0.20       -   5.00 ms   4.1 µs\n      \
                      remedy: at boot: nohz_full=3\n  softirq  -    ";
         assert!(narrow.contains(below), "{narrow}");
-        let verdict = judge(&evidence, &VerifyLimits::default(), &|_| RemedyAnswer::Unknown);
+        let verdict = judge(&evidence, &VerifyLimits::default(), &|_, _| RemedyAnswer::Unknown);
         let text = terminal_blocks(&blocks(&evidence, &verdict), 100, &unpainted);
         assert!(text.contains("CPU 2: holds, no kernel entry"), "{text}");
         assert!(text.contains("CPU 3: leaks, 2 kernel entries"), "{text}");

@@ -1,7 +1,7 @@
 //! Sequences of events and the complete result of each, in `cases.txt`.
 
 use super::*;
-use crate::trace::culprit_stats::{CulpritNames, TICK, TaskName};
+use crate::trace::culprit_stats::{CulpritNames, TICK, TaskName, TaskNames};
 use crate::trace::decode::{DecodedRecord, EventDecoder, EventValues, TaskLeft};
 use crate::trace::trace_events::{self, EventFields, X86Vector};
 use cpushield_linux::sys::clock::TickScale;
@@ -19,7 +19,7 @@ pub struct TrackerBench {
     pub context: TraceContext,
     pub tracker: InterruptionTracker,
     pub symbols: String,
-    pub tasks: HashMap<i32, TaskName>,
+    pub tasks: TaskNames,
     out: String,
 }
 
@@ -41,7 +41,7 @@ impl TrackerBench {
             ["since", at] => self.tracker.recording_started(at.parse().unwrap()),
             ["kthread", pid, comm] => {
                 let task = TaskName { comm: (*comm).to_owned(), kthread: true };
-                self.tasks.insert(pid.parse().unwrap(), task);
+                self.tasks.insert(pid.parse().unwrap(), Some(task));
             }
             ["symbol", address, name] => {
                 self.symbols.push_str(&format!("{address} t {name}\n"));

@@ -1,5 +1,6 @@
 //! Tasks and processes of the machine, and the programs that this one starts or talks to.
 
+pub mod closer;
 pub mod command_output;
 pub mod external_program;
 pub mod hogs;

@@ -132,12 +132,15 @@ impl CpuEvent {
     }
 }
 
+/// A file of a counter, which counts until it is closed.
+pub type CounterFile = File;
+
 /// Events of one CPU, counted together as long as this value exists.
 #[derive(Debug)]
 pub struct EventGroup {
     leader: File,
     /// They count for as long as they are open.
-    _members: Vec<File>,
+    members: Vec<File>,
     len: usize,
 }
 
@@ -164,7 +167,12 @@ impl EventGroup {
         let open_member =
             |event: &PerfEvent| open_on(host, cpu, *event, GROUP_FORMAT, Some(&leader));
         let members = others.iter().map(open_member).collect::<io::Result<_>>()?;
-        Ok(EventGroup { leader, _members: members, len: events.len() })
+        Ok(EventGroup { leader, members, len: events.len() })
+    }
+
+    /// Its files. It counts until they are closed.
+    pub fn into_files(self) -> impl Iterator<Item = CounterFile> {
+        self.members.into_iter().chain([self.leader])
     }
 
     /// Reads all counts at the same moment. Interrupts the CPU once (`perf_event_read()` calls

@@ -51,7 +51,7 @@ static INSTANCES: AtomicU32 = AtomicU32::new(0);
 pub struct Tracefs {
     root: String,
     /// Keeps the detached mount alive.
-    _mount: Option<OwnedFd>,
+    mount: Option<OwnedFd>,
 }
 
 impl Tracefs {
@@ -74,7 +74,7 @@ impl Tracefs {
         let mut refused = None;
         for root in PLACES.iter().map(|place| (*place).to_owned()).chain(mounted) {
             match host.read(&format!("{root}/trace_clock")) {
-                Ok(_) => return Ok(Tracefs { root, _mount: None }),
+                Ok(_) => return Ok(Tracefs { root, mount: None }),
                 Err(error) if error.is_absent() => {}
                 Err(error) => refused = Some(error),
             }
@@ -88,7 +88,7 @@ impl Tracefs {
         }
         let mount =
             mount_detached().map_err(|e| Error::io(Operation::Call, "fsopen tracefs", e))?;
-        Ok(Tracefs { root: format!("/proc/self/fd/{}", mount.as_raw_fd()), _mount: Some(mount) })
+        Ok(Tracefs { root: format!("/proc/self/fd/{}", mount.as_raw_fd()), mount: Some(mount) })
     }
 
     /// Whether it has instances. Directories in debugfs before 3.10 have none.
@@ -381,6 +381,16 @@ impl<'h> TraceInstance<'h> {
         let text = self.host.read(&path)?;
         BufferStats::parse(&text)
             .ok_or_else(|| Error::malformed(&path, 0, "the counters of a trace buffer", &text))
+    }
+
+    /// Stops recording. The caller removes the directory, once all pipes are closed; `None` where
+    /// only this process sees it, and it is removed here.
+    pub fn into_dir(mut self) -> Option<String> {
+        if self.tracefs.mount.is_some() || self.stop().is_err() {
+            return None;
+        }
+        self.closed = true;
+        Some(std::mem::take(&mut self.dir))
     }
 
     /// Stops recording and removes the instance. All pipes must be closed before.

@@ -1,0 +1,74 @@
+//! Closes files and removes tracing instances in a child process. Closing a perf event of a
+//! tracepoint waits for a grace period of RCU (`perf_trace_destroy()` in
+//! kernel/trace/trace_event_perf.c, 6.12), and disabling the events of an instance patches code on
+//! all CPUs, both one after the other.
+
+use super::process::{ProcessEnd, fork_child, wait_for_child};
+use crate::host::Host;
+use rustix::process::setsid;
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// The command name of such a child.
+pub const CLOSER: &str = "cpushield-close";
+
+/// The roots of the cgroups: no unit of systemd waits for the child there, or ends it.
+const ROOTS: [&CStr; 3] = [
+    c"/sys/fs/cgroup/cgroup.procs",
+    c"/sys/fs/cgroup/systemd/cgroup.procs",
+    c"/sys/fs/cgroup/unified/cgroup.procs",
+];
+
+/// Removes the instances and closes the files in a child, which outlives this process. It has
+/// neither its standard streams nor any other file. Without a child, both is done here. The next
+/// run removes what a killed child leaves.
+pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
+    let kept: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+    let open = host.list("/proc/self/fd").unwrap_or_default();
+    let open = open.iter().filter_map(|fd| fd.parse().ok());
+    let others: Vec<i32> = open.filter(|fd| !kept.contains(fd)).collect();
+    let dirs: Vec<CString> =
+        instances.iter().filter_map(|dir| CString::new(dir.as_str()).ok()).collect();
+    // SAFETY: an all-zero set is valid; the call writes at most that one.
+    let cpus = unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&cpus), &raw mut cpus);
+        cpus
+    };
+    let child = || {
+        // SAFETY: both processes only make system calls and allocate nothing. The files that they
+        // close here are copies that nothing in them uses.
+        unsafe {
+            for fd in &others {
+                libc::close(*fd);
+            }
+            libc::prctl(libc::PR_SET_NAME, c"cpushield-close".as_ptr());
+            // The child of a child belongs to the first process, so it is never left a zombie.
+            let closing = fork_child(|| {
+                let _ = setsid();
+                for root in ROOTS {
+                    let fd = libc::open(root.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                    libc::write(fd, c"0".as_ptr().cast(), 1);
+                    libc::close(fd);
+                }
+                // The move may have widened the mask (before 6.2).
+                libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
+                for dir in &dirs {
+                    // A process that is being started may have its files for a moment.
+                    let mut tries = 0..50;
+                    while libc::rmdir(dir.as_ptr()) != 0 && tries.next().is_some() {
+                        libc::usleep(20_000);
+                    }
+                }
+                0
+            });
+            u8::from(closing.is_err())
+        }
+    };
+    // SAFETY: the child does only what is allowed in a signal handler.
+    let closing = unsafe { fork_child(child) }.and_then(wait_for_child);
+    if closing.ok() != Some(ProcessEnd::Exited(0)) {
+        instances.iter().for_each(|dir| drop(host.remove_dir(dir)));
+    }
+}
