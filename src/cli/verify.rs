@@ -54,7 +54,8 @@ pub struct VerifyArgs {
     /// Limit: at most N foreign interruptions of a cyclic workload on each CPU, also harmless ones
     #[arg(long, value_name = "N", value_parser = input::amount)]
     max_foreign: Option<u64>,
-    /// Limit: in a guest, the host may take at most this share of the time, for example 1%
+    /// Limit: at most this share of the time may be taken below the kernel, for example 1%: by the
+    /// host of a guest, or by the firmware
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     max_steal: Option<u64>,
     /// Whether the tick counts against a cyclic workload

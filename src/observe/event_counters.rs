@@ -10,7 +10,7 @@ use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::sys::perf::{CounterFile, EventGroup, GroupReading, PerfEvent};
 use cpushield_linux::{CpuSet, Host};
 
-/// How often the buffers are read until they have what the counters saw.
+/// How often the buffers are read at most until they have what the counters saw.
 const POLLS_MAX: usize = 20;
 
 /// The groups of all watched CPUs.

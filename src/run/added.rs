@@ -11,7 +11,6 @@ use super::task_lookup::{belongs_to, cgroup_of, find_task, has_ended, move_to_gr
 use super::{RunError, ShieldPlacement, find_risks, limits, raise, record};
 use crate::documents::moved_process::MovedProcess;
 use crate::documents::process_note::ProcessNote;
-use crate::documents::shield_status::ProgramRisk;
 use cpushield_linux::error::present;
 use cpushield_linux::{CpuSet, Host, SchedPolicy, Store, Task};
 
@@ -73,16 +72,14 @@ fn protect_kernel(
     place: &ShieldPlacement,
     tid: i32,
 ) -> Result<Option<MovedProcess>, RunError> {
-    let is_above =
-        |risk: &ProgramRisk| matches!(risk, ProgramRisk::AboveKernel { pid, .. } if *pid == tid);
-    if !find_risks(host, place)?.iter().any(is_above) {
+    if !find_risks(host, place)?.iter().any(|risk| risk.key() == (tid, None)) {
         return Ok(None);
     }
     let task = find_task(host, tid)?;
     let (threads, cpus) = (threads_of(host, &task)?, place.cpus.clone());
     let mut open = record::open(host, store)?;
     let notes = raise_kernel_threads(host, &mut open, &task, &threads, &cpus)?;
-    Ok(Some(MovedProcess { tid, comm: task.comm, threads: 0, cpus, notes }))
+    Ok(Some(MovedProcess { tid, comm: task.comm, threads: threads.len(), cpus, notes }))
 }
 
 /// Finds the task and checks that it may be added.

@@ -23,7 +23,8 @@ pub const NOT_EXECUTABLE: u8 = 126;
 /// src/rtapi/uspace_rtapi_app.cc, commit 5c41560ebb).
 const LINUXCNC_CPU: &str = "RTAPI_CPU_NUMBER";
 
-/// How long a program that was asked to end may get no CPU time, once and again.
+/// How long a program may get no CPU time after the first signal that asks it to end, and after
+/// later ones.
 const PATIENT: Duration = Duration::from_secs(5);
 const IMPATIENT: Duration = Duration::from_millis(500);
 
@@ -299,7 +300,7 @@ fn start_and_wait(
     }
 }
 
-/// A program that was asked to end, which a busy real-time thread on its CPU may keep from it.
+/// A program that was asked to end. A busy real-time thread on its CPU may keep it from that.
 struct AskedToEnd {
     at: Instant,
     times: usize,

@@ -29,20 +29,19 @@ pub fn find_risks(host: &Host, place: &ShieldPlacement) -> Result<Vec<ProgramRis
         if let (Some(policy), Some(cpus)) = (policy, cpus)
             && policy.rt_priority() > 0
         {
-            let order = order(policy, &cpus, &raise::threads(host, &cpus)?);
-            let below = order.raise.iter().map(|(thread, _)| thread.comm.clone()).collect();
-            let Task { pid, ref comm, .. } = task;
-            let comm = comm.clone();
-            let risk = ProgramRisk::AboveKernel { pid, comm, policy, cpus, below };
-            if !order.raise.is_empty() {
-                risks.insert(task.pid, risk);
+            let threads = order(policy, &cpus, &raise::threads(host, &cpus)?).above.into_iter();
+            let below = threads.filter(|it| !it.policy.is_above(policy.rt_priority()));
+            let below: Vec<String> = below.map(|thread| thread.comm).collect();
+            if !below.is_empty() {
+                let (pid, comm) = (task.pid, task.comm.clone());
+                risks.insert(pid, ProgramRisk::AboveKernel { pid, comm, policy, cpus, below });
             }
         }
         if task.state == 'R' {
             busy.entry((task.pid, task.cpu)).or_default().push(task);
         }
     }
-    let can_spread = place.cpus.iter().count() > 1;
+    let can_spread = place.cpus.len() > 1;
     let crowded = busy.into_iter().filter(|(_, threads)| can_spread && threads.len() > 1);
     let crowded = crowded.map(|((pid, cpu), threads)| {
         let (comm, threads) = (threads[0].comm.clone(), threads.len());
@@ -72,8 +71,7 @@ pub fn observe_start(
                 break;
             }
             let risks = find_risks(host, place).unwrap_or_default();
-            let is_new = |risk: &ProgramRisk| !known.contains(&risk.pid());
-            for risk in risks.iter().filter(|risk| is_new(risk)) {
+            for risk in risks.iter().filter(|risk| !known.contains(&risk.pid())) {
                 // Threads that compete for a moment are no risk.
                 let lasts = !matches!(risk, ProgramRisk::Crowded { .. }) || crowded.contains(risk);
                 if lasts && !reported.contains(&risk.key()) {

@@ -55,7 +55,7 @@ pub struct TraceEvidence {
     pub skipped_bytes: u64,
     /// Name and count of each event that was seen.
     pub events: Vec<(String, u64)>,
-    /// What weakens the evidence: lost events, a clock that went backwards, …
+    /// What weakens the evidence: a clock that went backwards, …
     pub doubts: Vec<CpuDoubt>,
 }
 

@@ -80,7 +80,9 @@ impl<'h> SideTrace<'h> {
 
     /// The directory of its instance, which the caller removes.
     pub fn into_dir(self) -> Option<String> {
-        self.instance.into_dir()
+        let SideTrace { pipes, instance, watch, .. } = self;
+        drop((pipes, watch));
+        instance.into_dir()
     }
 
     /// Passes on the pages since the last call. Never waits.

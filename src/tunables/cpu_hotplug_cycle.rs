@@ -118,12 +118,11 @@ fn re_arms(sender: &InterruptSender) -> bool {
 /// reach the shield again. Those of a kernel thread are for the pages of any program.
 fn has_left(machine: &Machine, shield: &Shield, sender: &InterruptSender) -> bool {
     let IpiOrigin::Task { pid: tid, .. } = sender.by else { return false };
-    let tasks = || machine.tasks.iter();
-    let sender = tasks().map(|placed| &placed.task).find(|task| task.id.tid == tid);
-    let Some(process) = sender.filter(|task| !task.kthread).map(|task| task.pid) else {
-        return false;
-    };
-    !tasks().any(|it| it.task.pid == process && it.affinity.is_subset(&shield.cpus))
+    let sender = machine.tasks.iter().find(|it| it.task.id.tid == tid && !it.task.kthread);
+    sender.is_some_and(|sender| {
+        let mut own = machine.tasks.iter().filter(|it| it.task.pid == sender.task.pid);
+        !own.any(|it| it.affinity.intersects(&shield.cpus))
+    })
 }
 
 impl Tunable for CpuHotplugCycle {

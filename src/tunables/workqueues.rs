@@ -71,16 +71,15 @@ impl Tunable for Workqueues {
         culprit: &Culprit,
     ) -> Option<RemedyAnswer> {
         let is_unbound = self.culprits().iter().any(|pattern| pattern.matches(culprit));
-        match in_force(machine, shield, self) {
-            InForce::InForce if is_unbound => {
-                Some(RemedyAnswer::Impossible(RemedyObstacle::WorkMaskedSince))
+        let obstacle = match in_force(machine, shield, self) {
+            _ if !is_unbound => return None,
+            InForce::InForce => RemedyObstacle::WorkMaskedSince,
+            InForce::NotApplicable(reason) => {
+                RemedyObstacle::Inapplicable { tunable: self.name().to_owned(), reason }
             }
-            InForce::NotApplicable(reason) if is_unbound => {
-                let tunable = self.name().to_owned();
-                Some(RemedyAnswer::Impossible(RemedyObstacle::Inapplicable { tunable, reason }))
-            }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(RemedyAnswer::Impossible(obstacle))
     }
 
     fn risk(&self) -> Risk {

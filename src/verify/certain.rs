@@ -3,8 +3,8 @@
 
 use crate::causes::Cause;
 use crate::documents::evidence::{
-    BlindWitness, CpuEvidence, EntryClass, Evidence, InterruptionCount, JudgeReason, MissedControl,
-    PositiveControl, WitnessKind,
+    BlindWitness, CpuEvidence, EntryClass, EventEvidence, Evidence, InterruptionCount, JudgeReason,
+    MissedControl, PositiveControl, WitnessKind,
 };
 
 /// Whether both witnesses counted the interruption alike. No doubt about the recording explains
@@ -20,8 +20,8 @@ pub fn is_certain(cpu: &CpuEvidence, row: &InterruptionCount, doubts: &[JudgeRea
         )
     };
     let class = class_of(row.cause);
-    let mut events = cpu.events.iter().filter(|event| Some(event.class) == class).peekable();
-    let agree = events.clone().all(|it| it.counted.is_some() && it.disagreement().is_none());
+    let mut events = cpu.events.iter().filter(|event| Some(event.class) == class);
+    let agree = events.clone().all(EventEvidence::is_confirmed);
     let recorded = events.any(|event| event.recorded_least > 0);
     let is_traced = row.witness == WitnessKind::Trace && row.count > 0;
     is_traced && cpu.lost == Some(0) && agree && recorded && doubts.iter().all(is_survived)

@@ -125,7 +125,8 @@ fn judge_cpu(
     let mut unknown = unreliable.clone();
     unknown.extend(doubtful_figures(cpu));
     unknown.extend(unnamed_gaps(evidence, cpu));
-    unknown.extend(gaps_not_compared(evidence, cpu));
+    // In a guest they are no reason for doubt either.
+    unknown.extend(uncompared_gaps(cpu).filter(|_| evidence.guest != Some(true)));
     unknown.extend(ended_early(evidence));
     unknown.extend(cyclic::doubts(evidence, cpu));
     if leaks.is_empty() {
@@ -177,12 +178,6 @@ fn unnamed_gaps(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
     let count = joined.long.saturating_sub(cpu.smis.unwrap_or(0));
     let longest_ns = joined.unexplained.max_ns;
     (count > 0).then_some(JudgeReason::GapsUnnamed { count, longest_ns, smis: cpu.smis })
-}
-
-/// Gaps that may be long and have no known reason. In a guest they are no reason for
-/// doubt either.
-fn gaps_not_compared(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeReason> {
-    uncompared_gaps(cpu).filter(|_| evidence.guest != Some(true))
 }
 
 /// The longest gap, where the clock of the trace could not tell when the gaps were. What the trace

@@ -209,19 +209,14 @@ fn disagreement(trace: &TraceEvidence, counts: &CpuCounts) -> Option<CpuDoubt> {
     (counted > traced).then_some(CpuDoubt::CountersSawMore { counted, traced })
 }
 
-/// The doubts of the trace, apart from those that the perf events refute.
+/// The doubts of the trace. Where both witnesses saw every switch, a task that runs without one has
+/// only changed its number, as a thread does that calls execve(2) (`de_thread()` in fs/exec.c,
+/// 6.12).
 fn trace_doubts(trace: &TraceEvidence, events: &[EventEvidence]) -> Vec<CpuDoubt> {
-    let switched = trace.lost == 0 && are_switches_complete(events);
-    let is_refuted =
-        |doubt: &CpuDoubt| switched && matches!(doubt, CpuDoubt::TaskNotAnnounced { .. });
-    trace.doubts.iter().filter(|doubt| !is_refuted(doubt)).cloned().collect()
-}
-
-/// Whether both witnesses saw the same switches. Then a task that runs without one has only changed
-/// its number, as a thread does that calls execve(2) (`de_thread()` in fs/exec.c, 6.12).
-fn are_switches_complete(events: &[EventEvidence]) -> bool {
     let mut switches = events.iter().filter(|event| event.class == EntryClass::TaskSwitch);
-    switches.any(|event| event.counted.is_some() && event.disagreement().is_none())
+    let complete = trace.lost == 0 && switches.any(EventEvidence::is_confirmed);
+    let is_refuted = |doubt: &CpuDoubt| matches!(doubt, CpuDoubt::TaskNotAnnounced { .. });
+    trace.doubts.iter().filter(|doubt| !(complete && is_refuted(doubt))).cloned().collect()
 }
 
 /// The report of the counters.

@@ -301,7 +301,7 @@ fn perfetto_reads_every_slice_of_the_timeline_at_its_time() {
     recording.gaps = vec![(1, Gap { start: 7, end: 9 }), (1, Gap { start: 9, end: 12 })];
     let path = scratch("perfetto");
     let remedy = |cause: Cause, culprit: &Culprit| {
-        (cause == Cause::UserTask).then(|| format!("keep {culprit} away"))
+        (cause == Cause::EndedTask).then(|| format!("keep {culprit} away"))
     };
     let words = ExportContext { workload: None, remedy: &remedy };
     perfetto::write(&mut recording, &words, &mut fs::File::create(&path).unwrap()).unwrap();

@@ -34,7 +34,7 @@ while :; do
     echo '-:other' >>{KPROBE}
 done"""
 Case = collections.namedtuple("Case", "begin busy change end remedy")
-# What runs once, what runs during the watch, what runs in its last second, and what puts everything back. `remedy`: the
+# What runs once, what runs during the watch, what changes inside the span, and what puts everything back. `remedy`: the
 # tunable that must be offered; empty: none. The thread of an interrupt may be moved by `kthreads` too.
 CASES = {
     "work of unbound queues": Case("echo {only} >{mask}", TERMINAL, "", "echo {old} >{mask}", "workqueues"),
@@ -68,8 +68,8 @@ def watch(case):
     words = ["cpushield", "verify", "--json", "--for", "5s"]
     verify, _ = lab.on_terminal(words, stdout=subprocess.PIPE, text=True)
     if case.change:
-        # The terminal shows when the span begins; the change comes well inside it.
-        time.sleep(4)
+        # Getting ready and warming up take less, and the span lasts 5 s.
+        time.sleep(5)
         shell(case.change)
     text, _ = verify.communicate(timeout=200)
     return json.loads(text)

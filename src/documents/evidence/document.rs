@@ -265,7 +265,7 @@ pub struct CpuEvidence {
     pub tracked: bool,
     /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<InterruptionCount>,
-    /// Longest uninterrupted stretch in nanoseconds: of the sampler where it ran, else by the
+    /// Longest uninterrupted stretch in nanoseconds: by the sampler where it ran, else by the
     /// trace.
     pub longest_ns: Option<u64>,
     /// Gaps seen from user space; `None` when a workload was given.

@@ -27,6 +27,12 @@ pub struct EventEvidence {
 }
 
 impl EventEvidence {
+    /// Whether both witnesses saw the same.
+    #[must_use]
+    pub fn is_confirmed(&self) -> bool {
+        self.counted.is_some() && self.disagreement().is_none()
+    }
+
     /// The difference between the two; `None` when they agree, or when nothing was counted.
     #[must_use]
     pub fn disagreement(&self) -> Option<WitnessDoubt> {

@@ -124,9 +124,7 @@ impl WatchedRun<'_> {
         parts.extend(unwatched.then(|| TextPart::new(", without its system calls")));
         TextLine::of(parts)
     }
-}
 
-impl WatchedRun<'_> {
     /// What a shield that holds against the kernel of a guest cannot keep away.
     fn taken(&self, seen: &CpuEvidence, judged: &CpuVerdict) -> Option<TextPart> {
         let ppm = seen.taken_ppm(self.evidence.span_ns).filter(|ppm| *ppm >= NOTABLE_PPM)?;

@@ -39,8 +39,9 @@ impl TrackerBench {
                 self.tracker.workload_changed(&self.context);
             }
             ["since", at] => self.tracker.recording_started(at.parse().unwrap()),
-            ["kthread", pid, comm] => {
-                let task = TaskName { comm: (*comm).to_owned(), kthread: true };
+            [kind @ ("kthread" | "program"), pid, comm] => {
+                let kthread = *kind == "kthread";
+                let task = TaskName { comm: (*comm).to_owned(), kthread };
                 self.tasks.insert(pid.parse().unwrap(), Some(task));
             }
             ["symbol", address, name] => {

@@ -118,8 +118,11 @@ pub(crate) fn create_parents(dir: &Path) -> io::Result<()> {
     let is_missing = |dir: &&Path| !dir.as_os_str().is_empty() && !dir.exists();
     let missing: Vec<_> = dir.ancestors().skip(1).take_while(is_missing).collect();
     for above in missing.into_iter().rev() {
-        fs::create_dir(above)?;
-        fs::set_permissions(above, fs::Permissions::from_mode(DIR_MODE))?;
+        match fs::create_dir(above) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made
+                .and_then(|()| fs::set_permissions(above, fs::Permissions::from_mode(DIR_MODE)))?,
+        }
     }
     Ok(())
 }

@@ -3,8 +3,9 @@
 //! kernel/trace/trace_event_perf.c, 6.12), and disabling the events of an instance patches code on
 //! all CPUs, both one after the other.
 
-use super::process::{ProcessEnd, fork_child, wait_for_child};
+use super::process::fork_detached;
 use crate::host::Host;
+use crate::sys::sched;
 use rustix::process::setsid;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -20,9 +21,9 @@ const ROOTS: [&CStr; 3] = [
     c"/sys/fs/cgroup/unified/cgroup.procs",
 ];
 
-/// Removes the instances and closes the files in a child, which outlives this process. It has
-/// neither its standard streams nor any other file. Without a child, both is done here. The next
-/// run removes what a killed child leaves.
+/// Removes the instances and closes the files in a child, which outlives this process. It has no
+/// other file, not even the standard streams. Without a child, both are done here. The next run
+/// removes what a killed child leaves.
 pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
     let kept: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
     let open = host.list("/proc/self/fd").unwrap_or_default();
@@ -30,45 +31,39 @@ pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
     let others: Vec<i32> = open.filter(|fd| !kept.contains(fd)).collect();
     let dirs: Vec<CString> =
         instances.iter().filter_map(|dir| CString::new(dir.as_str()).ok()).collect();
-    // SAFETY: an all-zero set is valid; the call writes at most that one.
-    let cpus = unsafe {
-        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        libc::sched_getaffinity(0, size_of_val(&cpus), &raw mut cpus);
-        cpus
-    };
-    let child = || {
-        // SAFETY: both processes only make system calls and allocate nothing. The files that they
-        // close here are copies that nothing in them uses.
+    let cpus = sched::affinity(0).ok();
+    let prepare = || {
+        // SAFETY: system calls only. The files are copies that nothing in the child uses.
         unsafe {
             for fd in &others {
                 libc::close(*fd);
             }
             libc::prctl(libc::PR_SET_NAME, c"cpushield-close".as_ptr());
-            // The child of a child belongs to the first process, so it is never left a zombie.
-            let closing = fork_child(|| {
-                let _ = setsid();
-                for root in ROOTS {
-                    let fd = libc::open(root.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-                    libc::write(fd, c"0".as_ptr().cast(), 1);
-                    libc::close(fd);
-                }
-                // The move may have widened the mask (before 6.2).
-                libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus);
-                for dir in &dirs {
-                    // A process that is being started may have its files for a moment.
-                    let mut tries = 0..50;
-                    while libc::rmdir(dir.as_ptr()) != 0 && tries.next().is_some() {
-                        libc::usleep(20_000);
-                    }
-                }
-                0
-            });
-            u8::from(closing.is_err())
         }
     };
-    // SAFETY: the child does only what is allowed in a signal handler.
-    let closing = unsafe { fork_child(child) }.and_then(wait_for_child);
-    if closing.ok() != Some(ProcessEnd::Exited(0)) {
+    let close = || {
+        let _ = setsid();
+        // SAFETY: system calls only, with pointers to strings of the parent's memory.
+        unsafe {
+            for root in ROOTS {
+                let fd = libc::open(root.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+                libc::write(fd, c"0".as_ptr().cast(), 1);
+                libc::close(fd);
+            }
+            // The move may have widened the mask (before 6.2).
+            drop(cpus.as_ref().map(|cpus| sched::set_affinity(0, cpus)));
+            for dir in &dirs {
+                // A process that is being started may have its files for a moment.
+                let mut tries = 0..50;
+                while libc::rmdir(dir.as_ptr()) != 0 && tries.next().is_some() {
+                    libc::usleep(20_000);
+                }
+            }
+        }
+    };
+    // SAFETY: both only make system calls, and allocate little: no other thread of this process
+    // holds a lock of the allocator, which fork(2) in the C library takes.
+    if unsafe { fork_detached(prepare, close) }.is_err() {
         instances.iter().for_each(|dir| drop(host.remove_dir(dir)));
     }
 }

@@ -121,20 +121,40 @@ pub fn fork(signals: &SignalForwarder, child: impl FnOnce() -> u8) -> io::Result
 /// The kernel's error; EBUSY if this process has more than one thread.
 pub fn start_observer(observe: impl FnOnce()) -> io::Result<()> {
     check_one_thread()?;
-    // SAFETY: there is one thread, so the copies of the memory are consistent. Nothing in them uses
-    // the closed files.
-    let child = unsafe {
-        fork_child(|| {
-            let started = fork_child(|| {
-                libc::close(libc::STDIN_FILENO);
-                libc::close(libc::STDOUT_FILENO);
-                observe();
-                0
-            });
-            u8::from(started.is_err())
-        })
+    let close = || {
+        // SAFETY: nothing in the child uses these files.
+        unsafe {
+            libc::close(libc::STDIN_FILENO);
+            libc::close(libc::STDOUT_FILENO);
+        }
     };
-    wait_for_child(child?).map(|_| ())
+    // SAFETY: there is one thread, so the copies of the memory are consistent.
+    unsafe { fork_detached(close, observe) }
+}
+
+/// Forks a child of a child, which belongs to the first process and so is never left a zombie.
+/// `prepare` runs in the child, `run` in its child.
+///
+/// # Errors
+/// The kernel's error.
+///
+/// # Safety
+/// As [`fork_child`].
+pub(crate) unsafe fn fork_detached(prepare: impl FnOnce(), run: impl FnOnce()) -> io::Result<()> {
+    let child = || {
+        prepare();
+        let run = || {
+            run();
+            0
+        };
+        // SAFETY: the caller promises that it may do what it does.
+        u8::from(unsafe { fork_child(run) }.is_err())
+    };
+    // SAFETY: the same.
+    match wait_for_child(unsafe { fork_child(child) }?)? {
+        ProcessEnd::Exited(0) => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+    }
 }
 
 /// Forks a child that runs `child` and exits with the status it returns.
