@@ -219,7 +219,10 @@ pub const FUNCTION_GROUPS: &[FunctionGroup] = &[
         "net/core/net_namespace.c",
     ),
     group("proc_sys_call_handler", KernelOperation::SysctlWrite, "", "fs/proc/proc_sysctl.c"),
-    group("wake_up_nohz_cpu", KernelOperation::TimerStart, "", "kernel/sched/core.c"),
+    group("__mod_timer", KernelOperation::TimerStart, "", "kernel/time/timer.c"),
+    group("mod_timer", KernelOperation::TimerStart, "", "kernel/time/timer.c"),
+    group("timer_reduce", KernelOperation::TimerStart, "", "kernel/time/timer.c"),
+    group("add_timer", KernelOperation::TimerStart, "", "kernel/time/timer.c"),
 ];
 
 /// Finds the purpose of a call path, innermost function first; `None` when it is unknown.

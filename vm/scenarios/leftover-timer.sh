@@ -21,7 +21,10 @@ print("armed", flush=True)
 time.sleep(1000)
 END
 taskset -c 3 python3 /tmp/keepalive.py >/tmp/armed &
+keeper=$!
 for i in $(seq 100); do grep -q armed /tmp/armed && break; sleep 0.1; done
+# A program that is pinned there would move into the shield.
+taskset -pc 0 $keeper >/dev/null
 check_on_a_cpu_that_ticks() {
     leftovers() { # a condition on the plan's warning
         cpushield plan --cpus 3 --json | python3 -c '
