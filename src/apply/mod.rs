@@ -106,7 +106,7 @@ pub use load::JournalLoadError;
 pub use original::OriginalState;
 pub use presence::{ShieldPresence, find_shield};
 pub use replace::replace;
-pub use summary::{PublicShield, PublicState, read_public_state};
+pub use summary::{PublicShield, PublicState, read_public_state, shield_groups};
 pub use thread_servers::ThreadServer;
 pub use undo_versions::{EndedChange, end_change, undo, undo_with};
 

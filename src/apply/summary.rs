@@ -126,10 +126,18 @@ pub fn read_public_state(host: &Host, store: &Store) -> PublicState {
 
 /// The state without a summary of this boot: no shield, unless there is a cgroup of one.
 fn without_summary(host: &Host) -> PublicState {
-    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"];
-    let names = mounts.iter().flat_map(|mount| host.list_directories(mount).unwrap_or_default());
-    match names.into_iter().any(|name| name.starts_with("cpushield")) {
-        true => PublicState::Unknown,
-        false => PublicState::Active(Vec::new()),
+    match shield_groups(host).next() {
+        Some(_) => PublicState::Unknown,
+        None => PublicState::Active(Vec::new()),
     }
+}
+
+/// The cgroups that have the name of one of a shield: the directory above, and the name.
+pub fn shield_groups(host: &Host) -> impl Iterator<Item = (&'static str, String)> {
+    let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"];
+    let groups = mounts.into_iter().flat_map(|mount| {
+        let names = host.list_directories(mount).unwrap_or_default().into_iter();
+        names.map(move |name| (mount, name))
+    });
+    groups.filter(|(_, name)| name.starts_with("cpushield"))
 }

@@ -19,6 +19,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// `/proc` cannot be read.
 pub fn find_risks(host: &Host, place: &ShieldPlacement) -> Result<Vec<ProgramRisk>, RunError> {
     let (mut risks, mut busy) = (BTreeMap::new(), BTreeMap::<(i32, usize), Vec<Task>>::new());
+    // All of /proc, read once, and only for a program with a real-time priority.
+    let mut kernel = None;
     for tid in place.members(host)? {
         let Some(task) = present(super::task_lookup::find_task(host, tid))? else { continue };
         if place.residents.contains(&task.pid) {
@@ -29,7 +31,11 @@ pub fn find_risks(host: &Host, place: &ShieldPlacement) -> Result<Vec<ProgramRis
         if let (Some(policy), Some(cpus)) = (policy, cpus)
             && policy.rt_priority() > 0
         {
-            let threads = order(policy, &cpus, &raise::threads(host, &cpus)?).above.into_iter();
+            if kernel.is_none() {
+                kernel = Some(raise::threads(host, &place.cpus)?);
+            }
+            let threads = order(policy, &cpus, kernel.as_deref().unwrap_or_default());
+            let threads = threads.above.into_iter();
             let below = threads.filter(|it| !it.policy.is_above(policy.rt_priority()));
             let below: Vec<String> = below.map(|thread| thread.comm).collect();
             if !below.is_empty() {

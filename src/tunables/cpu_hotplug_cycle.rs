@@ -6,7 +6,7 @@ use super::{RemedyAnswer, Tunable, WantedChange, WantedChanges};
 use crate::causes::purpose::KernelOperation;
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime, Risk};
-use crate::documents::evidence::{DeferredBy, InterruptSender, IpiOrigin};
+use crate::documents::evidence::{DeferredBy, InterruptSender, IpiOrigin, SentIpi};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
 use crate::documents::machine::{CgroupMode, Machine};
@@ -152,13 +152,15 @@ impl Tunable for CpuHotplugCycle {
         shield: &Shield,
         cause: Cause,
         culprit: &Culprit,
-        senders: &[&InterruptSender],
+        senders: &[InterruptSender],
     ) -> bool {
         let Some(name) = culprit.kernel_function() else { return false };
+        let call = SentIpi::Call { function: name.to_owned() };
+        let mut senders = senders.iter().filter(|sender| sender.what == call);
         match cause {
-            Cause::IpiCall if name.starts_with(KICK) => !senders.iter().any(|it| re_arms(it)),
+            Cause::IpiCall if name.starts_with(KICK) => !senders.any(re_arms),
             Cause::IpiCall if name.starts_with(FLUSH) => {
-                !senders.iter().any(|sender| has_left(machine, shield, sender))
+                !senders.any(|sender| has_left(machine, shield, sender))
             }
             Cause::IpiCall => true,
             _ => is_not_left(name),
@@ -243,7 +245,7 @@ impl Tunable for CpuHotplugCycle {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::documents::evidence::{DeferredFunction, SentIpi};
+    use crate::documents::evidence::DeferredFunction;
     use crate::plan::fake::{plain, thread};
 
     /// An interrupt that a timer of the wheel sent.
@@ -292,7 +294,6 @@ pub(super) mod tests {
             (FLUSH, vec![by_kernel], false),
             (FLUSH, vec![ended], false),
         ] {
-            let senders: Vec<_> = senders.iter().collect();
             let culprit = Culprit::function(function);
             let cause = Cause::IpiCall;
             let is_spared = CpuHotplugCycle.spares(&machine, &shield, cause, &culprit, &senders);

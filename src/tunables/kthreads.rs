@@ -55,7 +55,7 @@ impl Tunable for Kthreads {
         _shield: &Shield,
         _cause: Cause,
         culprit: &Culprit,
-        _senders: &[&InterruptSender],
+        _senders: &[InterruptSender],
     ) -> bool {
         let Culprit::Kthread { comm } = culprit else { return false };
         let tasks = machine.tasks.iter().map(|placed| &placed.task);

@@ -124,7 +124,7 @@ pub trait Tunable: Sync {
         _shield: &Shield,
         _cause: Cause,
         _culprit: &Culprit,
-        _senders: &[&InterruptSender],
+        _senders: &[InterruptSender],
     ) -> bool {
         false
     }

@@ -4,7 +4,7 @@ use super::{InForce, RemedyAnswer, TUNABLES, Tunable, WantedChange, WantedChange
 use super::{cpuset, irq_affinity};
 use crate::causes::{Cause, Culprit};
 use crate::change::{Change, EffectTime};
-use crate::documents::evidence::{InterruptSender, SentIpi};
+use crate::documents::evidence::InterruptSender;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 use crate::documents::remedy::{Remedy, RemedyObstacle};
@@ -24,17 +24,12 @@ pub fn remedy(
     if let Some(remedy) = unbalanced.clone().filter(|_| cpuset::is_balancing(culprit)) {
         return RemedyAnswer::Remedy(remedy);
     }
-    let is_its = |sender: &&InterruptSender| match &sender.what {
-        SentIpi::Call { function } => culprit.kernel_function() == Some(function.as_str()),
-        SentIpi::Reschedule => false,
-    };
-    let senders: Vec<&InterruptSender> = senders.iter().filter(is_its).collect();
     // Tunables that name the culprit are more specific than those for all culprits.
     let (named, mut others): (Vec<&dyn Tunable>, Vec<_>) = TUNABLES
         .iter()
         .copied()
         .filter(|tunable| tunable.removes().contains(&cause))
-        .filter(|tunable| !tunable.spares(machine, shield, cause, culprit, &senders))
+        .filter(|tunable| !tunable.spares(machine, shield, cause, culprit, senders))
         .partition(|tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit)));
     let mut all = named.iter().chain(&others);
     if let Some(answer) = all.find_map(|tunable| tunable.remedy_for(machine, shield, culprit)) {

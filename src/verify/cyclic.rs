@@ -2,8 +2,8 @@
 //! of all of them. Pure.
 
 use crate::documents::evidence::{
-    CpuEvidence, Evidence, Gate, GateFinding, GateLimit, InterruptionCount, JudgeReason, Owner,
-    OwnershipDoubt, OwnershipEvidence, TickShare, WatchedWorkload, WitnessKind,
+    CpuEvidence, Evidence, InterruptionCount, JudgeReason, Owner, OwnershipDoubt, TickShare,
+    WatchedWorkload, WitnessKind,
 };
 
 /// Fewer activations prove nothing.
@@ -68,19 +68,4 @@ pub fn missing_records(evidence: &Evidence, cpu: &CpuEvidence) -> Option<JudgeRe
 pub fn tick_share(cpu: &CpuEvidence) -> Option<TickShare> {
     let tick = cpu.ownership.as_ref()?.sum(Owner::Tick)?;
     Some(TickShare { count: tick.count, max_ns: tick.max_ns })
-}
-
-/// Judges `--max-foreign`. `why` are the reasons why something may have gone unseen.
-pub fn foreign_gate(cpus: &[CpuEvidence], most: u64, why: Vec<JudgeReason>) -> Gate {
-    let seen = || cpus.iter().filter_map(|cpu| cpu.ownership.as_ref());
-    let found = seen().map(OwnershipEvidence::all_foreign).max();
-    let exceeded = found.is_some_and(|count| count > most) && !seen().any(|seen| seen.partial);
-    let held =
-        if exceeded { Some(false) } else { (why.is_empty() && found.is_some()).then_some(true) };
-    Gate {
-        limit: GateLimit::Foreign { most },
-        found: found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count }),
-        held,
-        why: if held.is_none() { why } else { Vec::new() },
-    }
 }

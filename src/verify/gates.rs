@@ -7,7 +7,7 @@ use super::reasons::{
 use crate::causes::Cause;
 use crate::documents::evidence::{
     AbsenceReason, CpuEvidence, Evidence, Gate, GateFinding, GateLimit, HiddenTime, JudgeReason,
-    LimitsKept, PositiveControl, WatchedWorkload, WitnessKind,
+    LimitsKept, OwnershipEvidence, PositiveControl, WatchedWorkload, WitnessKind,
 };
 use crate::policy::VerifyLimits;
 
@@ -15,15 +15,7 @@ use crate::policy::VerifyLimits;
 pub fn judge_limits(evidence: &Evidence, cpus: &[CpuEvidence], limits: &VerifyLimits) -> Vec<Gate> {
     let entries = limits.max_entries.map(|most| entries_gate(evidence, cpus, most, limits));
     let gap = limits.max_gap_ns.map(|most_ns| gap_gate(evidence, cpus, most_ns, limits));
-    let foreign = limits.max_foreign.map(|most| {
-        let mut why = Vec::new();
-        for cpu in cpus {
-            why.extend(incomplete(evidence, cpu, limits));
-            why.extend(cyclic::doubts(evidence, cpu));
-            why.extend(cyclic::missing_records(evidence, cpu));
-        }
-        cyclic::foreign_gate(cpus, most, without_repeats(why))
-    });
+    let foreign = limits.max_foreign.map(|most| foreign_gate(evidence, cpus, most, limits));
     let steal = limits.max_steal_ppm.map(|most| steal_gate(evidence, cpus, most, limits));
     entries.into_iter().chain(gap).chain(foreign).chain(steal).collect()
 }
@@ -39,6 +31,28 @@ pub fn limits_kept(gates: &[Gate]) -> Option<LimitsKept> {
     } else {
         Some(LimitsKept::Within)
     }
+}
+
+/// A limit with what was found. It held if nothing exceeded it, if `seen` says that something was
+/// measured, and without a reason why more may have gone unseen.
+fn gate(
+    limit: GateLimit,
+    found: GateFinding,
+    exceeded: bool,
+    seen: bool,
+    why: Vec<JudgeReason>,
+) -> Gate {
+    let held = match exceeded {
+        true => Some(false),
+        false => (why.is_empty() && seen).then_some(true),
+    };
+    let why = if held.is_none() { without_repeats(why) } else { Vec::new() };
+    Gate { limit, found, held, why }
+}
+
+/// The number of entries, or of interruptions.
+fn found_count(found: Option<u64>) -> GateFinding {
+    found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count })
 }
 
 /// Interrupts that only the kernel's counters show, where they could break the limit. Context
@@ -75,16 +89,7 @@ fn entries_gate(
             _ => {}
         }
     }
-    let held = match exceeded {
-        true => Some(false),
-        false => (why.is_empty() && !cpus.is_empty()).then_some(true),
-    };
-    Gate {
-        limit: GateLimit::Entries { most },
-        found: found.map_or(GateFinding::NotCounted, |count| GateFinding::Entries { count }),
-        held,
-        why: if held.is_none() { without_repeats(why) } else { Vec::new() },
-    }
+    gate(GateLimit::Entries { most }, found_count(found), exceeded, !cpus.is_empty(), why)
 }
 
 fn gap_gate(
@@ -96,24 +101,34 @@ fn gap_gate(
     let longest: Vec<Option<u64>> = cpus.iter().map(longest_gap).collect();
     let exceeded = longest.iter().flatten().any(|ns| *ns > most_ns);
     let escapes = cpus.iter().flat_map(|cpu| escape_reasons(evidence, cpu, most_ns, limits));
-    let why = without_repeats(escapes.collect());
-    let held = match exceeded {
-        true => Some(false),
-        false => (why.is_empty() && !cpus.is_empty()).then_some(true),
-    };
     let found = longest.iter().flatten().max().copied();
-    let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
-    Gate {
-        limit: GateLimit::Gap { most_ns },
-        found: found.map_or(GateFinding::NotMeasured, |longest_ns| GateFinding::Gap { longest_ns }),
-        held,
-        why: match held {
-            Some(true) if by_sampler => vec![JudgeReason::BySampler],
-            Some(true) => vec![JudgeReason::ByTrace],
-            Some(false) => Vec::new(),
-            None => why,
-        },
+    let found =
+        found.map_or(GateFinding::NotMeasured, |longest_ns| GateFinding::Gap { longest_ns });
+    let limit = GateLimit::Gap { most_ns };
+    let mut gate = gate(limit, found, exceeded, !cpus.is_empty(), escapes.collect());
+    if gate.held == Some(true) {
+        let by_sampler = cpus.iter().all(|cpu| cpu.gaps.is_some());
+        gate.why.push(if by_sampler { JudgeReason::BySampler } else { JudgeReason::ByTrace });
     }
+    gate
+}
+
+fn foreign_gate(
+    evidence: &Evidence,
+    cpus: &[CpuEvidence],
+    most: u64,
+    limits: &VerifyLimits,
+) -> Gate {
+    let mut why = Vec::new();
+    for cpu in cpus {
+        why.extend(incomplete(evidence, cpu, limits));
+        why.extend(cyclic::doubts(evidence, cpu));
+        why.extend(cyclic::missing_records(evidence, cpu));
+    }
+    let seen = || cpus.iter().filter_map(|cpu| cpu.ownership.as_ref());
+    let found = seen().map(OwnershipEvidence::all_foreign).max();
+    let exceeded = found.is_some_and(|count| count > most) && !seen().any(|seen| seen.partial);
+    gate(GateLimit::Foreign { most }, found_count(found), exceeded, found.is_some(), why)
 }
 
 /// A starved sampler sees fewer gaps, but longer ones; a blind one sees none.
@@ -139,16 +154,10 @@ fn steal_gate(
     why.extend(cpus.iter().any(is_unseen).then_some(unseen));
     why.extend(missed_by_sampler(evidence));
     why.extend(cpus.iter().filter_map(uncompared_gaps));
-    let held = match found.is_some_and(|ppm| ppm > most_ppm) {
-        true => Some(false),
-        false => (why.is_empty() && found.is_some()).then_some(true),
-    };
-    Gate {
-        limit: GateLimit::Steal { most_ppm },
-        found: found.map_or(GateFinding::NotMeasured, |ppm| GateFinding::Share { ppm }),
-        held,
-        why: if held.is_none() { without_repeats(why) } else { Vec::new() },
-    }
+    let exceeded = found.is_some_and(|ppm| ppm > most_ppm);
+    let seen = found.is_some();
+    let found = found.map_or(GateFinding::NotMeasured, |ppm| GateFinding::Share { ppm });
+    gate(GateLimit::Steal { most_ppm }, found, exceeded, seen, why)
 }
 
 /// The longest gap in nanoseconds, by the sampler or by the trace. The sampler also counts the gap

@@ -162,17 +162,15 @@ fn check_no_other_state(work: &WorkContext<'_>) -> Result<(), Failure> {
     let plans = active_shields(work)?;
     let mut known: Vec<String> = plans.iter().flat_map(|plan| plan.shield.cgroup_names()).collect();
     known.extend((!plans.is_empty()).then(|| HOUSEKEEPING_GROUP.to_owned()));
-    for tree in ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"] {
-        let mut groups = work.host.list_directories(tree).unwrap_or_default().into_iter();
-        let is_stranger = |name: &String| name.starts_with("cpushield") && !known.contains(name);
-        let Some(group) = groups.find(is_stranger) else { continue };
-        let state = work.state_dir.display();
-        let what = format!("{tree}/{group} belongs to a shield that {state} does not know");
-        return Err(Failure::machine(what)
-            .hint("undo it with its own state directory: cpushield --state DIR undo")
-            .hint("if that directory is gone, restart the machine: that ends every shield"));
-    }
-    Ok(())
+    let mut groups = apply::shield_groups(&work.host);
+    let Some((mount, group)) = groups.find(|(_, name)| !known.contains(name)) else {
+        return Ok(());
+    };
+    let state = work.state_dir.display();
+    let what = format!("{mount}/{group} belongs to a shield that {state} does not know");
+    Err(Failure::machine(what)
+        .hint("undo it with its own state directory: cpushield --state DIR undo")
+        .hint("if that directory is gone, restart the machine: that ends every shield"))
 }
 
 /// Warns when the kernel shows other CPUs without tick than its command line requests. A shield

@@ -24,17 +24,9 @@ pub fn find_remedy_target(
     let shield = match active {
         Some(plan) if cpus.is_subset(&plan.shield.cpus) => plan.shield.clone(),
         _ => {
-            let cpus = Some(cpus.clone());
-            plan(
-                &machine,
-                &ShieldRequest {
-                    cpus,
-                    siblings: Some(Siblings::Share),
-                    ..ShieldRequest::default()
-                },
-            )
-            .ok()?
-            .shield
+            let (cpus, siblings) = (Some(cpus.clone()), Some(Siblings::Share));
+            let request = ShieldRequest { cpus, siblings, ..ShieldRequest::default() };
+            plan(&machine, &request).ok()?.shield
         }
     };
     Some((machine, shield))

@@ -13,21 +13,14 @@ import sys
 import time
 
 import lab
+import tap
+from tap import claim
 
 PERIOD_US = 2000
 # Actions of `provoke` that need no program on the CPU.
 PLANTED = ["signal", "msr", "cpuid", "vmstat", "static-key", "stop-machine"]
 # Before Linux 6.5, no event names the function of a call.
 NAMES_CALLS = os.path.exists("/sys/kernel/tracing/events/csd/csd_function_entry")
-wrong = 0
-
-
-def claim(text, good, detail=""):
-    global wrong
-    wrong += not good
-    print(f"{'ok' if good else 'not ok'} - {text}", flush=True)
-    for line in str(detail).splitlines() * (not good):
-        print(f"#   {line}", flush=True)
 
 
 class Servo:
@@ -194,7 +187,7 @@ def main():
         except (RuntimeError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             claim(part, False, f"{type(error).__name__}: {error}")
             subprocess.run(["pkill", "-x", "servo"], check=False)
-    return wrong > 0
+    return bool(tap.failed)
 
 
 if __name__ == "__main__":

@@ -12,17 +12,19 @@ import sys
 import time
 
 import lab
+import tap
+from tap import claim
 
 KPROBE = "/sys/kernel/tracing/kprobe_events"
 # Work of a terminal: it runs on an unbound queue.
-TERMINAL = f"python3 -u -c {shlex.quote('''
+TERMINAL = "python3 -u -c " + shlex.quote("""
 import os, pty, time
 master, slave = pty.openpty()
 while True:
     os.write(slave, b"x" * 64)
     os.read(master, 4096)
     time.sleep(0.02)
-''')}"
+""")
 PROBES = f"""
 mkdir -p /sys/kernel/tracing/instances/other
 while :; do
@@ -49,15 +51,7 @@ MASK = "/sys/devices/virtual/workqueue/cpumask"
 cpu = int(sys.argv[1])
 with open(MASK) as file:
     old = file.read().strip()
-wrong, counts = 0, collections.Counter()
-
-
-def claim(text, good, detail=""):
-    global wrong
-    wrong += not good
-    print(f"{'ok' if good else 'not ok'} - {text}", flush=True)
-    for line in str(detail).splitlines() * (not good):
-        print(f"#   {line}", flush=True)
+counts = collections.Counter()
 
 
 def shell(text):
@@ -116,4 +110,4 @@ for name, case in CASES.items():
     check(name, case)
 print(f"# remedies offered and true: {counts['true']}, offered and false: {counts['false']}, withheld: {counts['withheld']}")
 claim("remedies were offered, and none was false", counts["true"] and not counts["false"])
-sys.exit(bool(wrong))
+sys.exit(bool(tap.failed))
