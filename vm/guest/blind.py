@@ -568,7 +568,9 @@ def attacks():
                 print(f"ok - {text} # SKIP {said}", flush=True)
                 continue
             late = attack.name in ONLY_LATE and state not in (None, "holds")
-            claim(f"{text}: {state}", late or state == "unknown", said)
+            # The attack itself sends interrupts. Where both witnesses have them, they are leaks, and the attack is named.
+            named = state == "unknown" or state == "leaks" and "'reason': " in said
+            claim(f"{text}: {state}", late or named, said)
 
 
 calm()
