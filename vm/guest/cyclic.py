@@ -179,11 +179,63 @@ def swapped():
         claim("swapped: the verdict is `leaks`", state == "leaks", state)
 
 
+# Causes, and the event of the kernel that shows each culprit. A name is the start of `name (number)`.
+EVENTS = {
+    "kthread": r"sched_switch: .*next_comm={name} next_pid={number} ",
+    "user-task": r"sched_switch: .*next_comm={name} next_pid={number} ",
+    "hrtimer": r"hrtimer_expire_entry: .*function={name}\b",
+    "softirq": r"softirq_entry: vec=\d+ \[action={name}\]",
+    "irq": r"irq_handler_entry: irq={number} ",
+    "ipi-call": r"(csd_function_entry: func={name}\b|call_function(_single)?_entry:)",
+    "ipi-reschedule": r"reschedule_entry:",
+    "irq-work": r"irq_work_entry:",
+    "timer": r"timer_expire_entry: .*function={name}\b",
+}
+
+
+def long(cpu):
+    """Many activations. A trace instance of this program's own has every foreign row too."""
+    instance = "/sys/kernel/tracing/instances/kit"
+    os.mkdir(instance)
+
+    def put(file, text):
+        with open(f"{instance}/{file}", "w") as out:
+            out.write(text)
+
+    put(f"per_cpu/cpu{cpu}/buffer_size_kb", "131072")
+    put("tracing_cpumask", f"{1 << cpu:x}")
+    for event in ["sched/sched_switch", "timer/hrtimer_expire_entry", "timer/timer_expire_entry", "irq", "irq_vectors"]:
+        put(f"events/{event}/enable", "1")
+    if NAMES_CALLS:
+        put("events/csd/csd_function_entry/enable", "1")
+    servo = Servo("/tmp/servo", 1000)
+    document = watch(lambda: time.sleep(60))
+    servo.end()
+    put("tracing_on", "0")
+    with open(f"{instance}/per_cpu/cpu{cpu}/stats") as stats:
+        lost = [line.strip() for line in stats if re.match(r"(overrun|dropped events): [1-9]", line)]
+    claim("the trace is whole", not lost, lost)
+    with open(f"{instance}/per_cpu/cpu{cpu}/trace") as trace:
+        text = trace.read()
+    own = split(document)
+    claim(f"{own['activations']} activations, the goal is 50000", own["activations"] >= 50_000, own["activations"])
+    strange = rows(document, "unassigned")
+    claim("nothing is unassigned", not strange, show(document))
+    for (cause, culprit), said in rows(document, "foreign").items():
+        name, number = re.fullmatch(r"(?:IRQ (?=\d))?(.*?)(?: \((\d+)\))?", culprit).groups()
+        pattern = EVENTS.get(cause, "(?!)").format(name=re.escape(name), number=number or r"\d+")
+        seen = len(re.findall(pattern, text))
+        claim(f"foreign {cause} {culprit}: {said}, in the trace {seen}", seen >= said, show(document))
+    print("# " + show(document).replace("\n", "\n# "), flush=True)
+    os.rmdir(instance)
+
+
 def main():
     cpu = int(sys.argv[1])
     for part in sys.argv[2:] or ["quiet", "planted", "swapped"]:
         try:
-            {"quiet": lambda: quiet(cpu), "planted": lambda: planted(cpu), "swapped": swapped}[part]()
+            {"quiet": lambda: quiet(cpu), "planted": lambda: planted(cpu), "swapped": swapped,
+             "long": lambda: long(cpu)}[part]()
         except (RuntimeError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
             claim(part, False, f"{type(error).__name__}: {error}")
             subprocess.run(["pkill", "-x", "servo"], check=False)
