@@ -6,8 +6,9 @@ use crate::documents::evidence::{
     AbsenceReason, CountedTime, EntryClass, EventEvidence, WitnessDoubt, check_coverage,
 };
 use crate::trace::{EntryEvent, ReadSpan, RecordedEvent, TraceRecorder};
+use cpushield_linux::processes::closer::OpenFile;
 use cpushield_linux::sys::clock::{ClockTicks, TickScale};
-use cpushield_linux::sys::perf::{CounterFile, EventGroup, GroupReading, PerfEvent};
+use cpushield_linux::sys::perf::{EventGroup, GroupReading, PerfEvent};
 use cpushield_linux::{CpuSet, Host};
 
 /// How often the buffers are read at most until they have what the counters saw.
@@ -185,7 +186,7 @@ impl SecondWitness {
 
     /// The comparison on each CPU, and the files of the counters, which the caller closes.
     #[must_use]
-    pub fn into_compared(self) -> (Vec<ComparedCpu>, Vec<CounterFile>) {
+    pub fn into_compared(self) -> (Vec<ComparedCpu>, Vec<OpenFile>) {
         let groups = self.counters.into_iter().flat_map(|counters| counters.groups);
         (self.compared, groups.flat_map(|(_, group)| group.into_files()).collect())
     }

@@ -2,6 +2,7 @@
 //! An instrument that was interfered with proves nothing.
 
 use crate::documents::evidence::TraceInterference;
+use cpushield_linux::processes::closer::OpenFile;
 use cpushield_linux::trace::tracefs::{
     ControlSetting, InstanceAccess, InstanceWatch, TouchedFile, TraceInstance, changed_settings,
     unexpected_settings,
@@ -24,6 +25,11 @@ pub struct InterferenceMonitor {
 }
 
 impl InterferenceMonitor {
+    /// The files of its watch.
+    pub fn into_files(self) -> impl Iterator<Item = OpenFile> {
+        self.watch.into_iter().flat_map(InstanceWatch::into_files)
+    }
+
     /// Starts monitoring, right after the recording started. What another process changed before,
     /// while the instance was armed, shows in the settings.
     pub fn start(

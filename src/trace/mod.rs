@@ -72,6 +72,7 @@ use arm::ArmedTrace;
 use channel::CpuChannel;
 pub use cpu_evidence::TraceEvidence;
 use cpu_evidence::build_evidence;
+use cpushield_linux::processes::closer::OpenFile;
 use cpushield_linux::shared_memory::sampler::Gap;
 use cpushield_linux::sys::clock::{self, ClockTicks, TickScale};
 use cpushield_linux::text::kallsyms::KernelSymbols;
@@ -412,16 +413,17 @@ impl<'h> TraceRecorder<'h> {
         self.instance.close()
     }
 
-    /// Stops recording. The caller removes these directories.
+    /// Stops recording. The caller closes the files and then removes these directories.
     #[must_use]
-    pub fn into_dirs(self) -> Vec<String> {
+    pub fn into_dirs(self, files: &mut Vec<OpenFile>) -> Vec<String> {
         let TraceRecorder { channels, instance, senders, ownership, interference, .. } = self;
-        drop((channels, interference));
+        drop(channels);
+        files.extend(interference.into_iter().flat_map(InterferenceMonitor::into_files));
         let side = senders.map(|it| it.trace).into_iter().chain(ownership.map(|it| it.trace));
         instance
             .into_dir()
             .into_iter()
-            .chain(side.filter_map(side_trace::SideTrace::into_dir))
+            .chain(side.filter_map(|side| side.into_dir(files)))
             .collect()
     }
 

@@ -2,6 +2,7 @@
 //! concerns the watched ones.
 
 use crate::documents::evidence::BlindReason;
+use cpushield_linux::processes::closer::OpenFile;
 use cpushield_linux::trace::ring_buffer::PageLayout;
 use cpushield_linux::trace::tracefs::{
     InstanceSettings, InstanceWatch, TraceInstance, TracePipe, Tracefs,
@@ -78,10 +79,12 @@ impl<'h> SideTrace<'h> {
         Ok(())
     }
 
-    /// The directory of its instance, which the caller removes.
-    pub fn into_dir(self) -> Option<String> {
+    /// The directory of its instance, which the caller removes. Adds the files that the caller
+    /// closes before.
+    pub fn into_dir(self, files: &mut Vec<OpenFile>) -> Option<String> {
         let SideTrace { pipes, instance, watch, .. } = self;
-        drop((pipes, watch));
+        drop(pipes);
+        files.extend(watch.into_iter().flat_map(InstanceWatch::into_files));
         instance.into_dir()
     }
 

@@ -453,9 +453,9 @@ impl<'h> ActiveInstruments<'h> {
     /// Ends all witnesses without waiting, and returns the comparison with the perf events.
     pub fn end(self) -> Vec<ComparedCpu> {
         drop(self.sampler);
-        let instances = self.trace.map(TraceRecorder::into_dirs).unwrap_or_default();
-        let (compared, counters) = self.second.into_compared();
-        close_in_child(self.host, counters, &instances);
+        let (compared, mut files) = self.second.into_compared();
+        let instances = self.trace.map(|trace| trace.into_dirs(&mut files)).unwrap_or_default();
+        close_in_child(self.host, files, &instances);
         compared
     }
 

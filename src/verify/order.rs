@@ -164,7 +164,10 @@ pub enum WatchProgress {
         worst: WorstSoFar,
     },
     /// The results of the witnesses are being collected.
-    Gathering,
+    Gathering {
+        /// About how long that takes.
+        about: Duration,
+    },
 }
 
 /// Why a watch is not possible.

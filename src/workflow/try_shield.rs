@@ -201,7 +201,7 @@ fn watch_cpus(
     let bar = stage.work.ui.bar();
     let progress = |progress| match progress {
         WatchProgress::Watching { done, of, .. } => bar.show_progress(what, done, of),
-        WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering => {
+        WatchProgress::Arming | WatchProgress::Settling | WatchProgress::Gathering { .. } => {
             bar.show_task(what);
         }
     };

@@ -232,8 +232,11 @@ impl<'a> VerifySession<'a> {
                 }
             }
             // The span has not ended yet.
-            WatchProgress::Gathering if is_silent => {}
-            WatchProgress::Gathering => bar.show_task("collecting the results"),
+            WatchProgress::Gathering { .. } if is_silent => {}
+            WatchProgress::Gathering { about } => {
+                let about = about.as_secs_f64();
+                bar.show_task(&format!("collecting the results, about {about:.0} s"));
+            }
         }
     }
 

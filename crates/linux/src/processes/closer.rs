@@ -9,7 +9,11 @@ use crate::sys::sched;
 use rustix::process::setsid;
 use std::ffi::{CStr, CString};
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
+
+/// A file that takes the kernel a moment to close.
+pub type OpenFile = File;
 
 /// The command name of such a child.
 pub const CLOSER: &str = "cpushield-close";
@@ -21,14 +25,19 @@ const ROOTS: [&CStr; 3] = [
     c"/sys/fs/cgroup/unified/cgroup.procs",
 ];
 
-/// Removes the instances and closes the files in a child, which outlives this process. It has no
+/// Closes the files and removes the instances in a child, which outlives this process. It has no
 /// other file, not even the standard streams. Without a child, both are done here. The next run
-/// removes what a killed child leaves.
+/// removes what a killed child leaves. What was opened last goes first: a tracepoint that loses the
+/// first of its two users waits for another grace period (`tracepoint_remove_func()`,
+/// kernel/tracepoint.c, 6.12).
 pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
     let kept: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+    // It ends when this process has closed its own files: the last one to close them waits.
+    let gate = io::pipe().ok();
+    let wait = gate.as_ref().map_or(-1, |(reader, _)| reader.as_raw_fd());
     let open = host.list("/proc/self/fd").unwrap_or_default();
     let open = open.iter().filter_map(|fd| fd.parse().ok());
-    let others: Vec<i32> = open.filter(|fd| !kept.contains(fd)).collect();
+    let others: Vec<i32> = open.filter(|fd| !kept.contains(fd) && *fd != wait).collect();
     let dirs: Vec<CString> =
         instances.iter().filter_map(|dir| CString::new(dir.as_str()).ok()).collect();
     let cpus = sched::affinity(0).ok();
@@ -52,7 +61,12 @@ pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
             }
             // The move may have widened the mask (before 6.2).
             drop(cpus.as_ref().map(|cpus| sched::set_affinity(0, cpus)));
-            for dir in &dirs {
+            let mut end = 0u8;
+            libc::read(wait, (&raw mut end).cast(), 1);
+            for fd in &kept {
+                libc::close(*fd);
+            }
+            for dir in dirs.iter().rev() {
                 // A process that is being started may have its files for a moment.
                 let mut tries = 0..50;
                 while libc::rmdir(dir.as_ptr()) != 0 && tries.next().is_some() {
@@ -66,4 +80,6 @@ pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
     if unsafe { fork_detached(prepare, close) }.is_err() {
         instances.iter().for_each(|dir| drop(host.remove_dir(dir)));
     }
+    drop(files);
+    drop(gate);
 }

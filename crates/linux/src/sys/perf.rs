@@ -132,9 +132,6 @@ impl CpuEvent {
     }
 }
 
-/// A file of a counter, which counts until it is closed.
-pub type CounterFile = File;
-
 /// Events of one CPU, counted together as long as this value exists.
 #[derive(Debug)]
 pub struct EventGroup {
@@ -171,7 +168,7 @@ impl EventGroup {
     }
 
     /// Its files. It counts until they are closed.
-    pub fn into_files(self) -> impl Iterator<Item = CounterFile> {
+    pub fn into_files(self) -> impl Iterator<Item = File> {
         self.members.into_iter().chain([self.leader])
     }
 

@@ -179,6 +179,11 @@ fn has_whole_path(file: &File, whole_mounts: &BTreeSet<String>) -> bool {
 }
 
 impl InstanceWatch {
+    /// The files that the kernel takes a moment to close.
+    pub fn into_files(self) -> impl Iterator<Item = File> {
+        self.writes.into_iter().map(|writes| writes.fanotify).chain([File::from(self.inotify)])
+    }
+
     /// Starts to watch these directories below `root`; `""` is `root` itself. `writes` is about
     /// its file system, and may have been started before.
     ///
