@@ -39,7 +39,13 @@ pub(super) fn steps(
     let all: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let listed = menu_lst::steps(host, &all, plan_words);
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
-    let removed = words_to_remove(now, warnings);
+    let is_replaced = |word: &&str| todo.iter().any(|it| it.instead.as_deref() == Some(word));
+    let removed = warnings.iter().filter_map(|warning| match warning {
+        BootWarning::Finding { finding: LintFinding::NoPartition { words, .. }, .. } => Some(words),
+        _ => None,
+    });
+    let removed = removed.flatten().map(String::as_str).filter(|it| !is_replaced(it));
+    let removed: Vec<&str> = removed.collect();
     if todo.is_empty() && !parameters.is_empty() && listed.is_none() && removed.is_empty() {
         return vec![
             "the running kernel was booted with all parameters: there is nothing to add".into(),
@@ -86,14 +92,6 @@ pub(super) fn steps(
     }
     lines.push(CHECK.to_owned());
     lines
-}
-
-/// The words of a command line that a warning advises to remove.
-fn words_to_remove<'a>(now: &'a str, warnings: &[BootWarning]) -> Vec<&'a str> {
-    let is_isolcpus =
-        |it: &BootWarning| matches!(it, BootWarning::IsolcpusPresent { version: None, .. });
-    let words = now.split_whitespace().filter(|_| warnings.iter().any(is_isolcpus));
-    words.filter(|word| line::isolated_domain(word).is_some()).collect()
 }
 
 /// Conflicts to resolve first, except other values of the same parameters.

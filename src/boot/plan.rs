@@ -60,15 +60,14 @@ pub fn plan(
         Some(_) => {}
         None => check_running_kernel(machine, request)?,
     }
-    let SelectedWords { shield, origin, mut why, target, mut selection, mut warnings } =
+    let SelectedWords { origin, mut why, target, mut selection, mut warnings } =
         select_words(host, machine, request, &planned)?;
     why.extend(why_kernels);
     selection.compare_with_lines(&planned, machine);
     why.extend(selection.left_out_sibling(machine, origin, &target.cpus));
     let versions = planned.versions(machine);
     warnings.extend(warnings::inapplicable_requests(&request.shield, &selection.skipped));
-    warnings.extend(warnings::planned_domain(&selection.wanted, &versions, origin));
-    warnings.extend(warnings::managed_irqs(machine, &shield, &selection.wanted));
+    warnings.extend(warnings::planned_domain(machine, &selection.wanted, &versions, origin));
     let proves = trial_cpus(&target, origin);
     let ParameterTarget { cpus, rest } = target;
     let plan_words = |entry: &LoaderEntry| words_of_kernel(host, machine, request, entry);
@@ -78,7 +77,6 @@ pub fn plan(
 
 /// The parameters for a request and its kernels, and the CPUs that they are for.
 struct SelectedWords {
-    shield: Shield,
     origin: CpuOrigin,
     why: Vec<BootReason>,
     target: ParameterTarget,
@@ -95,7 +93,7 @@ fn select_words(
 ) -> Result<SelectedWords, BootError> {
     let (shield, origin, why) = choose_shield(machine, request, planned)?;
     let target = parameter_target(machine, &shield);
-    let mut selection = select_parameters(request, origin, &target, planned, machine);
+    let mut selection = select_parameters(request, origin, (&shield, &target), planned, machine);
     planned.check_decided(request, &selection.chosen)?;
     add_requested(
         host,
@@ -114,7 +112,7 @@ fn select_words(
         BootWarning::ParameterUnknown { version, parameter, why }
     });
     let warnings = missing.collect();
-    Ok(SelectedWords { shield, origin, why, target, selection, warnings })
+    Ok(SelectedWords { origin, why, target, selection, warnings })
 }
 
 /// The words of a kernel that only a menu for the user lists; `None` when it cannot get any.

@@ -203,6 +203,8 @@ pub(super) fn defeats(finding: &LintFinding) -> bool {
         | LintFinding::UnknownFlag { .. }
         | LintFinding::Repeated { .. }
         | LintFinding::OtherValue { .. }
+        | LintFinding::NoPartition { .. }
+        | LintFinding::NoCpusets { .. }
         | LintFinding::Misspelled { .. }
         | LintFinding::UnknownToKernel { .. }
         | LintFinding::NotMainline { .. }

@@ -13,8 +13,14 @@ use super::request::{BootRequest, CpuOrigin};
 use super::running_kernel;
 use crate::documents::boot::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
 use crate::documents::machine::Machine;
+use crate::documents::plan::Shield;
 use crate::survey::named_cokernel;
+use crate::tunables;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::kernel_version::KernelVersion;
+
+/// The parameter with the flag `managed_irq`.
+const MANAGED_IRQ_NAME: &str = "isolcpus-managed-irq";
 
 /// The kernels that a plan is for.
 pub(super) enum PlannedKernels<'a> {
@@ -103,27 +109,33 @@ impl PlannedKernels<'_> {
         Ok(())
     }
 
-    /// Whether none of these kernels has `nohz_full=`, so that `isolcpus=` takes its place. Few
-    /// kernels with a co-kernel have it, so such a kernel counts unless the request names it.
-    fn lack_nohz_full(&self, request: &BootRequest, machine: &Machine) -> bool {
+    /// Whether none of these kernels has `nohz_full=`, so that `isolcpus=` takes its place where
+    /// the shield can have its CPUs. Few kernels with a co-kernel have it, so such a kernel counts
+    /// unless the request names it.
+    fn need_isolcpus(&self, request: &BootRequest, machine: &Machine) -> bool {
         let Some(nohz_full) = named("nohz-full") else { return false };
         let requested = request.shield.tunables.get(nohz_full.name) == Some(&true);
-        let lacks = |support: ParameterSupport, names_cokernel: bool| match support {
-            ParameterSupport::Present => false,
-            ParameterSupport::Missing(_) => true,
-            ParameterSupport::Undecided => names_cokernel && !requested,
+        let needs = |support: ParameterSupport, names_cokernel: bool, release: Option<&str>| {
+            let version = release.and_then(KernelVersion::from_release);
+            let lacks = match support {
+                ParameterSupport::Present => false,
+                ParameterSupport::Missing(_) => true,
+                ParameterSupport::Undecided => names_cokernel && !requested,
+            };
+            lacks && !machine.may_refuse_partition(version)
         };
         match self {
             PlannedKernels::Menu { kernels, targets } => {
-                let lacks = |entry: &&LoaderEntry| {
-                    lacks(kernels.support(nohz_full, entry), kernels.names_cokernel(entry))
+                let needs = |entry: &&LoaderEntry| {
+                    let support = kernels.support(nohz_full, entry);
+                    needs(support, kernels.names_cokernel(entry), Some(&entry.version))
                 };
-                !targets.is_empty() && targets.iter().all(lacks)
+                !targets.is_empty() && targets.iter().all(needs)
             }
             PlannedKernels::Running => {
                 let release = machine.kernel.release.as_deref();
                 let names_cokernel = release.and_then(named_cokernel).is_some();
-                lacks(running_kernel::support(nohz_full, machine), names_cokernel)
+                needs(running_kernel::support(nohz_full, machine), names_cokernel, release)
             }
         }
     }
@@ -133,7 +145,7 @@ impl PlannedKernels<'_> {
         let Some(domain) = named("isolcpus-domain") else { return false };
         let wanted = match request.shield.tunables.get(domain.name) {
             Some(wanted) => *wanted,
-            None => self.lack_nohz_full(request, machine),
+            None => self.need_isolcpus(request, machine),
         };
         wanted && self.support(domain, machine) == ParameterSupport::Present
     }
@@ -168,6 +180,27 @@ pub(super) struct ParameterSelection {
 }
 
 impl ParameterSelection {
+    /// The `isolcpus=` on the line of a kernel that contradicts the one with the flag
+    /// `managed_irq`. Where there is no menu and the kernel refuses a partition of its CPUs, the
+    /// steps replace it.
+    fn other_isolcpus(&self, kernels: &PlannedKernels<'_>, machine: &Machine) -> Option<String> {
+        let mut chosen = self.chosen.iter();
+        chosen.find(|it| it.name == MANAGED_IRQ_NAME)?;
+        let wanted = self.wanted.iter().find(|it| line::name_of(&it.word) == "isolcpus")?;
+        let last = machine.topology.possible.last();
+        let present = |line: &str| by_hand::present_value(line, &wanted.word, last);
+        match kernels {
+            PlannedKernels::Menu { targets, .. } => {
+                targets.iter().find_map(|entry| present(&entry.args))
+            }
+            PlannedKernels::Running => {
+                let kernel = &machine.kernel;
+                let line = kernel.cmdline.as_deref();
+                line.filter(|_| !machine.may_refuse_partition(kernel.version)).and_then(present)
+            }
+        }
+    }
+
     /// Compares the words with the running kernel's command line and those of the chosen entries.
     pub(super) fn compare_with_lines(&mut self, kernels: &PlannedKernels<'_>, machine: &Machine) {
         for wanted in &mut self.wanted {
@@ -205,29 +238,52 @@ impl ParameterSelection {
 pub(super) fn select_parameters(
     request: &BootRequest,
     origin: CpuOrigin,
-    target: &ParameterTarget,
+    (shield, target): (&Shield, &ParameterTarget),
     kernels: &PlannedKernels<'_>,
     machine: &Machine,
 ) -> ParameterSelection {
-    let mut selection = ParameterSelection::default();
-    let lack_nohz_full = kernels.lack_nohz_full(request, machine);
-    for parameter in PARAMETERS {
-        let reason = skip_by_request(parameter, request, origin, lack_nohz_full)
-            .or_else(|| skip_by_kernels(parameter, request, kernels, machine));
-        match reason {
-            Some(reason) => selection.skipped.push(parameter.skip(reason)),
-            None => {
-                selection.chosen.push(*parameter);
-                let wanted = wanted_parameter(parameter, target);
-                // One word has all flags: kernels from 4.15 to 5.17 take a second one only in part.
-                match selection.wanted.iter_mut().find_map(|it| add_flags(it, &wanted)) {
-                    Some(()) => {}
-                    None => selection.wanted.push(wanted),
+    let advised = tunables::named("irq-affinity")
+        .is_some_and(|tunable| !tunable.remains(machine, shield).boot.is_empty());
+    let kept = !machine.isolation.managed_irq.is_empty();
+    let isolcpus = kernels.need_isolcpus(request, machine);
+    let select = |managed_irqs: &ManagedIrqs| {
+        let mut selection = ParameterSelection::default();
+        for parameter in PARAMETERS {
+            let reason = skip_by_request(parameter, request, origin, isolcpus, managed_irqs)
+                .or_else(|| skip_by_kernels(parameter, request, kernels, machine));
+            match reason {
+                Some(reason) => selection.skipped.push(parameter.skip(reason)),
+                None => {
+                    selection.chosen.push(*parameter);
+                    let wanted = wanted_parameter(parameter, target);
+                    // One word has all flags: kernels from 4.15 to 5.17 take a second one only in
+                    // part.
+                    match selection.wanted.iter_mut().find_map(|it| add_flags(it, &wanted)) {
+                        Some(()) => {}
+                        None => selection.wanted.push(wanted),
+                    }
                 }
             }
         }
+        selection
+    };
+    let selection = select(&if advised || kept { ManagedIrqs::Away } else { ManagedIrqs::None });
+    // A second `isolcpus=` would be refused, but the machine may need the other words.
+    let named = request.shield.tunables.get(MANAGED_IRQ_NAME) == Some(&true);
+    match selection.other_isolcpus(kernels, machine).filter(|_| !named) {
+        Some(word) => select(&ManagedIrqs::OtherWord(word)),
+        None => selection,
     }
-    selection
+}
+
+/// What becomes of interrupts that the kernel manages.
+enum ManagedIrqs {
+    /// None reaches the CPUs.
+    None,
+    /// They are sent away.
+    Away,
+    /// This other `isolcpus=` is on the line of a kernel.
+    OtherWord(String),
 }
 
 /// Adds the flags of another `isolcpus=` to one with the same CPUs.
@@ -242,7 +298,8 @@ fn skip_by_request(
     parameter: &KernelParameter,
     request: &BootRequest,
     origin: CpuOrigin,
-    lack_nohz_full: bool,
+    isolcpus: bool,
+    managed_irqs: &ManagedIrqs,
 ) -> Option<ParameterSkipReason> {
     let name = parameter.name;
     match (request.shield.tunables.get(name), parameter.offer) {
@@ -255,7 +312,14 @@ fn skip_by_request(
                 Some(ParameterSkipReason::ForNamedCpus { name })
             }
         },
-        (None, ParameterOffer::WithoutNohzFull(_)) if lack_nohz_full => None,
+        (None, ParameterOffer::WithoutNohzFull(_)) if isolcpus => None,
+        (None, ParameterOffer::ForManagedIrqs(why)) => match managed_irqs {
+            ManagedIrqs::Away => None,
+            ManagedIrqs::OtherWord(word) => {
+                Some(ParameterSkipReason::OtherIsolcpus { word: word.clone() })
+            }
+            ManagedIrqs::None => Some(ParameterSkipReason::OnRequest { why, name }),
+        },
         (None, ParameterOffer::WithoutNohzFull(why) | ParameterOffer::OnRequest(why)) => {
             Some(ParameterSkipReason::OnRequest { why, name })
         }

@@ -1,20 +1,20 @@
 //! The warnings of a boot plan: what the user should know before boot files are changed. Pure.
 
-use super::line;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::named;
 use super::request::CpuOrigin;
-use crate::documents::boot::{BootKernel, BootWarning, SkippedParameter, WantedParameter};
+use super::{line, lint};
+use crate::documents::boot::{
+    BootKernel, BootWarning, LintFinding, SkippedParameter, WantedParameter,
+};
 use crate::documents::machine::Machine;
-use crate::documents::plan::Shield;
 use crate::policy::ShieldRequest;
-use crate::survey::{IsolationKind, isolation_setup, list_rules};
-use crate::tunables;
-use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
+use crate::survey::{list_rules, running_list_rules};
+use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The loader's warnings, parameters that kernels do not know, chosen kernels whose options are
-/// unknown, and `isolcpus=` of the running one.
+/// unknown, and words that keep a shield open.
 pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
@@ -40,33 +40,43 @@ pub(super) fn collect(
     }
     let unknown = without_options.into_iter();
     warnings.extend(unknown.map(|version| BootWarning::OptionsUnknown { version }));
-    warnings.extend(present_isolcpus(machine, targets, parameters));
+    warnings.extend(open_words(machine, targets, parameters));
     warnings
 }
 
-/// `isolcpus=` on the line of a chosen kernel, or of the running one without a menu, unless it is
-/// wanted: by the plan itself, or because the kernel has no `nohz_full=` to replace it.
-fn present_isolcpus(
+/// Words on the line of a chosen kernel, or of the running one without a menu, that keep a shield
+/// open, unless the plan has them too.
+fn open_words(
     machine: &Machine,
     targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
-) -> Option<BootWarning> {
+) -> Vec<BootWarning> {
     let planned = parameters.iter().any(|it| line::isolated_domain(&it.word).is_some());
-    if planned || machine.can_stop_tick() == Some(false) {
-        return None;
-    }
-    let possible = &machine.topology.possible;
-    let mut lines = targets.iter().map(|entry| {
-        let setup = isolation_setup(&entry.args, possible, list_rules(&entry.version));
-        (Some(entry.version.clone()), setup.cpus(IsolationKind::Domain))
-    });
-    let (version, cpus) = match targets.is_empty() {
-        true => (None, machine.isolation.isolcpus_domain.clone()),
-        false => lines.find(|(_, cpus)| !cpus.is_empty())?,
+    let find = |version: &str, line: &str, list_rules| {
+        let number = KernelVersion::from_release(version);
+        let found = lint::cpusets::find(machine, &cmdline::parse(line), number, list_rules);
+        let found = found.into_iter().filter_map(|mut finding| {
+            if let LintFinding::NoPartition { boot, .. } = &mut finding {
+                // The plan has what replaces it.
+                boot.wants_nohz_full = false;
+                return (!planned).then_some(finding);
+            }
+            Some(finding)
+        });
+        let warn = |finding| BootWarning::Finding { version: version.to_owned(), finding };
+        found.map(warn).collect()
     };
-    let release = version.clone().or_else(|| machine.kernel.release.clone());
-    let refusing = release.filter(|release| may_refuse_partition(release));
-    (!cpus.is_empty()).then_some(BootWarning::IsolcpusPresent { version, cpus, refusing })
+    let kernel = &machine.kernel;
+    let of_running = kernel.release.as_deref().zip(kernel.cmdline.as_deref());
+    match of_running.filter(|_| targets.is_empty()) {
+        Some((version, line)) => {
+            find(version, line, running_list_rules(kernel, &machine.isolation))
+        }
+        None => {
+            let found = |it: &&LoaderEntry| find(&it.version, &it.args, list_rules(&it.version));
+            targets.iter().map(found).find(|found| !found.is_empty()).unwrap_or_default()
+        }
+    }
 }
 
 /// Chosen kernels whose `nohz_full=` and `isolcpus=` would have different lists, and what they do
@@ -87,13 +97,15 @@ fn different_lists(targets: &[&LoaderEntry], parameters: &[WantedParameter]) -> 
 /// The price of a planned `isolcpus=` with the flag `domain`, which is its default. Where cpushield
 /// has chosen the CPUs for it, the reason for the choice says the same.
 pub(super) fn planned_domain(
+    machine: &Machine,
     parameters: &[WantedParameter],
     versions: &[&str],
     origin: CpuOrigin,
 ) -> Option<BootWarning> {
     let planned = parameters.iter().filter(|it| !it.already);
     let cpus = planned.into_iter().find_map(|it| line::isolated_domain(&it.word))?;
-    let refusing = versions.iter().find(|version| may_refuse_partition(version));
+    let may_refuse = |it: &&&str| machine.may_refuse_partition(KernelVersion::from_release(it));
+    let refusing = versions.iter().find(may_refuse);
     let is_new = origin != CpuOrigin::IsolatedCore || refusing.is_some();
     let refusing = refusing.map(|it| (*it).to_owned());
     is_new.then_some(BootWarning::DomainPlanned { cpus, refusing })
@@ -111,40 +123,18 @@ pub(super) fn inapplicable_requests(
     warnings.collect()
 }
 
-/// Whether a kernel refuses a partition with CPUs of `isolcpus=`, or its version is not known.
-fn may_refuse_partition(release: &str) -> bool {
-    KernelVersion::from_release(release)
-        .is_none_or(|version| PARTITION_REFUSES_ISOLCPUS.contains(&version))
-}
-
-/// Recommends `--on isolcpus-managed-irq` on a machine that has such interrupts.
-pub(super) fn managed_irqs(
-    machine: &Machine,
-    shield: &Shield,
-    parameters: &[WantedParameter],
-) -> Option<BootWarning> {
-    if parameters
-        .iter()
-        .any(|it| it.word.starts_with("isolcpus=") && it.word.contains("managed_irq,"))
-    {
-        return None;
-    }
-    let tunable = tunables::named("irq-affinity")?;
-    let remains = tunable.remains(machine, shield);
-    let advice = remains.boot.first()?;
-    Some(BootWarning::ManagedIrqs { parameter: advice.parameter.to_string() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::machine::CgroupMode;
     use cpushield_linux::CpuSet;
 
     #[test]
-    fn isolcpus_is_not_to_be_removed_where_it_is_wanted() {
+    fn isolcpus_is_to_be_removed_where_the_kernel_cannot_close_the_shield_with_it() {
         let mut machine = Machine::default();
-        machine.isolation.isolcpus_domain = CpuSet::single(3);
-        machine.isolation.nohz_full = Some(CpuSet::new());
+        machine.topology.possible = CpuSet::from_iter(0..4);
+        machine.kernel.cmdline = Some("isolcpus=3".to_owned());
+        machine.cgroup.mode = CgroupMode::V2;
         let wanted = |word: &str| WantedParameter {
             name: String::new(),
             word: word.to_owned(),
@@ -155,27 +145,16 @@ mod tests {
             instead: None,
             already: true,
         };
-        let (cpus, refusing) = (CpuSet::single(3), None);
-        let version = None;
-        let warning = Some(BootWarning::IsolcpusPresent { version, cpus, refusing });
-        assert_eq!(present_isolcpus(&machine, &[], &[wanted("nohz_full=3")]), warning);
-        assert_eq!(present_isolcpus(&machine, &[], &[wanted("isolcpus=3")]), None);
-        // The line of the chosen kernel decides, not that of the running one.
-        machine.topology.possible = CpuSet::from_iter(0..4);
-        let mut entry = LoaderEntry { version: "6.12.9".to_owned(), ..LoaderEntry::default() };
-        assert_eq!(present_isolcpus(&machine, &[&entry], &[]), None);
-        entry.args = "quiet isolcpus=2".to_owned();
-        let (cpus, refusing) = (CpuSet::single(2), Some(entry.version.clone()));
-        let version = refusing.clone();
-        let warning = Some(BootWarning::IsolcpusPresent { version, cpus, refusing });
-        assert_eq!(present_isolcpus(&machine, &[&entry], &[]), warning);
-        machine.isolation.nohz_full = None;
-        machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
-        assert_eq!(present_isolcpus(&machine, &[], &[]), None);
-    }
-
-    #[test]
-    fn partitions_are_mentioned_for_kernels_that_refuse_them_only() {
+        let entry = |version: &str, args: &str| LoaderEntry {
+            version: version.to_owned(),
+            args: args.to_owned(),
+            ..LoaderEntry::default()
+        };
+        let found = |machine: &Machine, targets: &[&LoaderEntry], word: &str| {
+            let found = open_words(machine, targets, &[wanted(word)]);
+            found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        };
+        let removal = "remove isolcpus= from the boot loader's configuration";
         for (release, refuses) in [
             ("5.4.0-rtai", false),
             ("6.1.0-40-rt-amd64", false),
@@ -183,7 +162,19 @@ mod tests {
             ("7.2.0-rt", false),
             ("ours", true),
         ] {
-            assert_eq!(may_refuse_partition(release), refuses, "{release}");
+            machine.kernel.release = Some(release.to_owned());
+            let running = found(&machine, &[], "nohz_full=3");
+            assert_eq!(running.contains(removal), refuses, "{release}: {running}");
+            assert_eq!(found(&machine, &[], "isolcpus=3"), "");
+            // The line of the chosen kernel decides, not that of the running one.
+            let chosen = found(&machine, &[&entry(release, "quiet isolcpus=2")], "nohz_full=3");
+            assert_eq!(chosen.contains("takes CPU 2 out of scheduling"), refuses, "{chosen}");
+            assert_eq!(found(&machine, &[&entry(release, "quiet")], "nohz_full=3"), "");
         }
+        machine.cgroup.mode = CgroupMode::V1;
+        assert_eq!(found(&machine, &[], "nohz_full=3"), "");
+        machine.kernel.cmdline = Some("cgroup_disable=memory,cpuset".to_owned());
+        let off = "kernel ours: cgroup_disable=memory,cpuset switches cpusets off";
+        assert!(found(&machine, &[], "nohz_full=3").starts_with(off));
     }
 }

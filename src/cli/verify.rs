@@ -199,7 +199,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
         return run_fix(ui, &session);
     }
     let watched = session.watch_and_judge(SurveyWhen::Interrupted)?;
-    let VerifyResult { evidence, verdict, recording, .. } = watched;
+    let VerifyResult { evidence, verdict, recording, known } = watched;
     let document = VerifyDocument::new(evidence, verdict);
     let VerifyDocument { evidence, verdict, .. } = &document;
     show(ui, &document, || report::blocks(evidence, verdict))?;
@@ -209,7 +209,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
         Some(_) => VerdictSubject::Shield,
         None => VerdictSubject::Cpus,
     };
-    verdict_check::check(verdict, subject)
+    let machine = known.as_ref().map(|(machine, _)| machine);
+    verdict_check::check(verdict, subject, || verdict_check::boot_hint(&work, verdict, machine))
 }
 
 /// Runs `verify --fix`.
@@ -219,5 +220,7 @@ fn run_fix(ui: &Ui, session: &VerifySession<'_>) -> Result<(), Failure> {
     let Some(last) = fixed.rounds.last() else { return Ok(()) };
     session.save(&fixed)?;
     session.export(recording, &last.evidence, &last.verdict)?;
-    verdict_check::check(&last.verdict, VerdictSubject::FixedShield)
+    let (work, verdict) = (session.work, &last.verdict);
+    let subject = VerdictSubject::FixedShield;
+    verdict_check::check(verdict, subject, || verdict_check::boot_hint(work, verdict, None))
 }

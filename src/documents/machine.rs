@@ -7,7 +7,7 @@ mod topology;
 pub use realtime_kind::RealtimeKind;
 pub use topology::*;
 
-use cpushield_linux::text::first_releases::NOHZ_FULL;
+use cpushield_linux::text::first_releases::{NOHZ_FULL, PARTITION_REFUSES_ISOLCPUS};
 use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::partition::PartitionState;
 use cpushield_linux::{CpuSet, Task};
@@ -83,6 +83,14 @@ impl Machine {
             let complete = self.isolation.isolated.is_some() && self.kernel.cmdline.is_some();
             complete.then_some(false)
         })
+    }
+
+    /// Whether a kernel of this version cannot make a partition of CPUs of `isolcpus=`, or that is
+    /// unknown. Only cgroup v2 has partitions.
+    #[must_use]
+    pub fn may_refuse_partition(&self, version: Option<KernelVersion>) -> bool {
+        self.cgroup.mode == CgroupMode::V2
+            && version.is_none_or(|version| PARTITION_REFUSES_ISOLCPUS.contains(&version))
     }
 
     /// Whether anything in `/proc` could be read; if not, an absent file there says nothing about

@@ -4,7 +4,6 @@ use crate::documents::machine::{CgroupMode, CoreKind, CpusetGroup, Irq, IrqMovab
 use crate::documents::plan::{BootPreparation, ChoiceWarning, RemoteMemoryReason};
 use crate::survey::exclusive_cpusets;
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 
 /// The nodes with CPUs of the set that keep no housekeeping CPU, and their online CPUs. `others`
 /// are the CPUs of the other shields.
@@ -96,10 +95,9 @@ pub(super) fn boot_preparation(machine: &Machine) -> BootPreparation {
     }
 }
 
-/// The CPUs of `isolcpus=` that this kernel cannot make a partition.
+/// The CPUs of `isolcpus=` that this kernel cannot make a partition, as far as is known.
 pub(super) fn cpus_without_partition(machine: &Machine) -> CpuSet {
-    let refuses = |version| PARTITION_REFUSES_ISOLCPUS.contains(&version);
-    match machine.cgroup.mode == CgroupMode::V2 && machine.kernel.version.is_some_and(refuses) {
+    match machine.may_refuse_partition(machine.kernel.version) {
         true => machine.isolation.isolcpus_domain.clone(),
         false => CpuSet::new(),
     }

@@ -3,7 +3,7 @@
 use super::reader::SurveyReader;
 use super::{CgroupMode, Kernel, Machine, SurveyFinding, exclusive_cpusets};
 use cpushield_linux::text::cmdline;
-use cpushield_linux::text::first_releases::{PARTITION_REFUSES_ISOLCPUS, RT_GROUP_SCHED};
+use cpushield_linux::text::first_releases::RT_GROUP_SCHED;
 use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 /// libvirt pins each vCPU inside its own cgroups, which have no CPU of a partition
@@ -117,7 +117,7 @@ pub(super) fn find_conflicts(r: &SurveyReader, machine: &Machine) -> Vec<SurveyF
     let mut found = find_programs(machine);
     let running: Vec<String> = found.iter().map(|finding| finding.name.clone()).collect();
     found.extend(find_installed(r).filter(|finding| !running.contains(&finding.name)));
-    found.extend(check_boot_parameters(machine));
+    found.extend(check_hierarchies(machine));
     found.extend(find_exclusive_cpusets(machine));
     if groups_realtime_tasks(&machine.kernel) {
         found.push(SurveyFinding::new(
@@ -177,46 +177,17 @@ fn groups_realtime_tasks(kernel: &Kernel) -> bool {
         && enabled.unwrap_or(!is_set("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED"))
 }
 
-fn check_boot_parameters(machine: &Machine) -> Vec<SurveyFinding> {
-    let isolation = &machine.isolation;
-    let mut found = Vec::new();
-    // Without `nohz_full=` there is nothing that could replace it.
-    // Where the cgroups or the version are unknown, the finding stays.
-    let may_refuse = !matches!(machine.cgroup.mode, CgroupMode::V1 | CgroupMode::Hybrid)
-        && machine
-            .kernel
-            .version
-            .is_none_or(|version| PARTITION_REFUSES_ISOLCPUS.contains(&version));
-    if !isolation.isolcpus_domain.is_empty() && may_refuse && machine.can_stop_tick() != Some(false)
-    {
-        let cpus = &isolation.isolcpus_domain;
-        found.push(SurveyFinding::new(
-            "isolcpus-domain",
-            format!("the kernel was booted with isolcpus= (domain) for CPU {cpus}"),
-            "kernels from 6.7 to 6.17.2 cannot make a cgroup v2 partition of these CPUs, so any \
-             task may pin itself there; boot with nohz_full= and rcu_nocbs= instead, and apply and \
-             remove the shield at runtime",
-        ));
-    }
-    if machine.kernel.cmdline.as_deref().is_some_and(|line| line.contains("cgroup_disable=cpuset"))
-    {
-        found.push(SurveyFinding::new(
-            "cpuset-disabled",
-            "the kernel was booted with cgroup_disable=cpuset",
-            "without cpusets, only task affinity keeps other tasks off shielded CPUs; remove the \
-             parameter",
-        ));
-    }
+fn check_hierarchies(machine: &Machine) -> Option<SurveyFinding> {
     // Without any task, /proc was not recorded, and the hierarchies are unknown.
-    if machine.cgroup.mode == CgroupMode::None && !machine.tasks.is_empty() {
-        found.push(SurveyFinding::new(
+    let is_missing = machine.cgroup.mode == CgroupMode::None && !machine.tasks.is_empty();
+    is_missing.then(|| {
+        SurveyFinding::new(
             "no-cpuset",
             "there is no cgroup hierarchy with cpusets",
             "only task affinity keeps other tasks off shielded CPUs, and any task can change its \
              own affinity back",
-        ));
-    }
-    found
+        )
+    })
 }
 
 /// Cpusets with exclusive CPUs that cpushield did not make (its own have its name).
@@ -241,18 +212,7 @@ fn find_exclusive_cpusets(machine: &Machine) -> Vec<SurveyFinding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cpushield_linux::CpuSet;
     use cpushield_linux::text::kernel_version::KernelVersion;
-
-    #[test]
-    fn isolcpus_of_a_kernel_without_nohz_full_is_no_conflict() {
-        let mut machine = Machine::default();
-        machine.cgroup.mode = CgroupMode::V2;
-        machine.isolation.isolcpus_domain = CpuSet::single(3);
-        assert_eq!(check_boot_parameters(&machine).len(), 1);
-        machine.kernel.config.insert("CONFIG_NO_HZ_FULL".to_owned(), "n".to_owned());
-        assert_eq!(check_boot_parameters(&machine), []);
-    }
 
     #[test]
     fn the_last_rt_group_sched_decides_then_the_configuration() {

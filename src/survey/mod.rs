@@ -67,13 +67,14 @@ pub fn survey_isolation(host: &Host) -> Machine {
 }
 
 /// Surveys what the command line of the running kernel is about: as [`survey_isolation`], and the
-/// default IRQ affinity and the tasks.
+/// default IRQ affinity, the tasks and the cgroups.
 #[must_use]
 pub fn survey_boot(host: &Host) -> Machine {
     let r = SurveyReader::new(host);
-    let tasks = tasks::read_tasks(&r, &Cgroup::default());
-    let irq_default = irqs::read_default(&r);
-    Machine { irq_default, tasks, ..read_boot(&r) }
+    let (cgroup, _) = cgroup::read_cgroup(&r, &cgroup::read_mounts(&r));
+    let tasks = tasks::read_tasks(&r, &cgroup);
+    let (irq_default, linuxcnc) = (irqs::read_default(&r), r.host.exists(RTAPI_APP));
+    Machine { irq_default, tasks, cgroup, linuxcnc, ..read_boot(&r) }
 }
 
 /// The program of LinuxCNC's real-time threads.

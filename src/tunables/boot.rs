@@ -241,7 +241,9 @@ impl Tunable for RcuNocbs {
             return UnresolvedCause::default();
         }
         let all = offloaded.union(&preparable(machine, shield));
-        advise(self, "rcu_nocbs", &all, BootAdviceReason::CallbacksElsewhere)
+        // NO_HZ_FULL selects the option (kernel/time/Kconfig, 3.10 and 6.12).
+        let known = !machine.kernel.config.is_empty() || machine.can_stop_tick() == Some(true);
+        advise(self, "rcu_nocbs", &all, BootAdviceReason::CallbacksElsewhere { known })
     }
 }
 

@@ -7,14 +7,15 @@ use crate::causes::culprit::CulpritPattern;
 use crate::causes::{Cause, Culprit};
 use crate::change::{EffectTime, Outcome, Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
-use crate::documents::machine::{Irq, IrqMovability, Machine};
+use crate::documents::machine::{Irq, IrqMovability, Kernel, Machine};
 use crate::documents::plan::{
     BootAdvice, BootAdviceReason, Immovable, ImmovableReason, ImmovableThing, Plan, PlanWarning,
     RefusedIrq, Shield, Step, StepReason,
 };
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::IRQ_AFFINITY_LIST;
+use cpushield_linux::text::first_releases::{IRQ_AFFINITY_LIST, MANAGED_IRQ_FLAG};
+use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
@@ -146,12 +147,14 @@ impl Tunable for IrqAffinity {
         }
         remains.warnings.extend(warn_untried(machine, shield));
         let managed = prepared.is_subset(&machine.isolation.managed_irq);
-        if steerable && !managed {
+        if steerable && !managed && may_know_flag(&machine.kernel) {
             remains.boot.push(BootAdvice {
                 tunable: self.name().to_owned(),
                 parameter: managed_irq(machine, shield),
                 removes: vec![Cause::Irq],
-                reason: BootAdviceReason::ManagedIrqsElsewhere,
+                reason: BootAdviceReason::ManagedIrqsElsewhere {
+                    known: machine.kernel.version.is_some_and(|it| it >= MANAGED_IRQ_FLAG),
+                },
             });
         }
         remains
@@ -184,6 +187,11 @@ impl Tunable for IrqAffinity {
             {
                 let answer = answer.clone();
                 RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
+            }
+            IrqMovability::No(answer) if !may_know_flag(&machine.kernel) => {
+                let (answer, arrives) =
+                    (answer.clone(), RefusedIrq::ServesOthers { cpus: mask.clone() });
+                RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
             }
             IrqMovability::No(_) => {
                 let how = managed_irq(machine, shield);
@@ -245,12 +253,25 @@ fn is_message(irq: &Irq) -> bool {
     irq.chip.contains("MSI")
 }
 
-/// The boot parameter that sends managed interrupts to other CPUs of their masks.
+/// The boot parameter that sends managed interrupts to other CPUs of their masks. One `isolcpus=`
+/// has all flags: `domain` too where the line has it, or where it takes the place of `nohz_full=`,
+/// unless the kernel then refuses the shield's partition.
 fn managed_irq(machine: &Machine, shield: &Shield) -> String {
-    format!(
-        "isolcpus=managed_irq,{}",
-        machine.isolation.managed_irq.union(&preparable(machine, shield))
-    )
+    let isolation = &machine.isolation;
+    let cpus = isolation.managed_irq.union(&preparable(machine, shield));
+    let isolates = !isolation.isolcpus_domain.is_empty() || machine.can_stop_tick() == Some(false);
+    match isolates && !machine.may_refuse_partition(machine.kernel.version) {
+        true => format!("isolcpus=domain,managed_irq,{}", cpus.union(&isolation.isolcpus_domain)),
+        false => format!("isolcpus=managed_irq,{cpus}"),
+    }
+}
+
+/// Whether a kernel has the flag `managed_irq`, as far as its version and configuration show it.
+fn may_know_flag(kernel: &Kernel) -> bool {
+    let old = kernel.version.is_some_and(|version| version < MANAGED_IRQ_FLAG)
+        && !kernel.release.as_deref().is_some_and(may_be_vendor_build);
+    let option = kernel.config.get("CONFIG_CPU_ISOLATION");
+    !old && (kernel.config.is_empty() || option.is_some_and(|value| value == "y"))
 }
 
 /// Names of the files of an interrupt's affinity, as a list and as a mask.

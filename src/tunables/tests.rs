@@ -225,7 +225,7 @@ fn a_partition_is_requested_with_isolcpus_until_the_kernel_refuses_it() {
     let warned = |m: &Machine, warning: CpusetWarning| {
         plan(m, &request()).unwrap().warnings.contains(&PlanWarning::Cpuset(warning))
     };
-    let boot = BootLine { tick_can_stop: true, linuxcnc: false };
+    let boot = BootLine { wants_nohz_full: false, linuxcnc: false };
     let doubtful = CpusetWarning::PartitionDoubtful { cpus: set("3"), boot };
     for (version, is_warned) in [((6, 1), false), ((6, 12), true), ((6, 18), false)] {
         m.kernel.version = Some(KernelVersion::from(version));
@@ -272,7 +272,7 @@ fn without_a_partition_a_warning_is_given_and_programs_are_moved_one_by_one() {
     assert_eq!(group, expected);
     let warnings = |m: &Machine| plan(m, &request()).unwrap().warnings;
     let answer = m.cgroup.no_partition.clone();
-    let boot = BootLine { tick_can_stop: true, linuxcnc: false };
+    let boot = BootLine { wants_nohz_full: false, linuxcnc: false };
     let refused = CpusetWarning::PartitionRefused { cpus: set("3"), answer, boot };
     assert!(warnings(&m).contains(&refused.into()), "{:?}", warnings(&m));
     m.isolation.isolcpus_domain = CpuSet::new();

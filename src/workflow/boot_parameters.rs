@@ -14,6 +14,7 @@ pub use crate::boot::{TrialDeadline, TrialGoal};
 use crate::boot::{UnknownWords, earlier, goal_of_this_boot, kexec, status, write};
 use crate::change::EffectTime;
 use crate::documents::boot::{BootPlan, BootStatus, UndoneParameters, WrittenParameters};
+use crate::documents::machine::Machine;
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;
@@ -41,14 +42,26 @@ pub fn plan_boot(
     options: &ShieldOptions,
     boot: &BootOptions,
 ) -> Result<BootPlan, Failure> {
+    plan_boot_of(work, &survey_machine(&work.host, &work.store), options, boot)
+}
+
+/// The same for this machine, which was surveyed before.
+///
+/// # Errors
+/// As [`plan_boot`].
+pub(super) fn plan_boot_of(
+    work: &WorkContext<'_>,
+    machine: &Machine,
+    options: &ShieldOptions,
+    boot: &BootOptions,
+) -> Result<BootPlan, Failure> {
     let WorkContext { host, store, .. } = work;
-    let machine = survey_machine(host, store);
     if let Some(name) = &boot.row {
-        let row = measured_row::read(host, &machine, name, boot.kernels.as_deref())?;
+        let row = measured_row::read(host, machine, name, boot.kernels.as_deref())?;
         let menu = earlier::find_menu(host, store)?;
-        return Ok(for_row(host, &machine, &row, menu.as_ref())?);
+        return Ok(for_row(host, machine, &row, menu.as_ref())?);
     }
-    let mut shield = options.resolve(host, &machine, EffectTime::Boot)?.request;
+    let mut shield = options.resolve(host, machine, EffectTime::Boot)?.request;
     // A word of the command line replaces that of the policy.
     shield.parameters.retain(|it| !boot.parameters.iter().any(|word| contradicts(&it.word, word)));
     shield.parameters.extend(
@@ -62,7 +75,7 @@ pub fn plan_boot(
     };
     let request = BootRequest { shield, kernels: boot.kernels.clone(), unknown_words };
     let menu = earlier::find_menu(host, store)?;
-    Ok(plan(host, &machine, &request, menu.as_ref())?)
+    Ok(plan(host, machine, &request, menu.as_ref())?)
 }
 
 /// How the parameters are written.
@@ -92,6 +105,17 @@ pub enum TrialWait {
 }
 
 impl BootOrder {
+    /// A trial boot as `boot apply --trial` orders it.
+    pub(super) fn trial() -> BootOrder {
+        BootOrder {
+            default_entry: DefaultEntry::Ours,
+            term: ParameterTerm::Trial,
+            start: EntryStart::BootLoader,
+            until: TrialWait::AsThisBoot,
+            within: Duration::from_secs(300),
+        }
+    }
+
     /// What the trial waits for on this machine; `None`: nothing.
     fn deadline(&self, host: &Host) -> Option<TrialDeadline> {
         let goal = match self.until {

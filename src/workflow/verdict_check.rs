@@ -1,11 +1,19 @@
 //! Whether a verdict makes `cpushield verify` succeed, and the reason if it does not.
 
+use super::WorkContext;
+use super::boot_parameters::{BootOptions, BootOrder, plan_boot_of, preview_boot};
+use super::machine_survey::survey_machine;
+use super::shield_options::ShieldOptions;
 use crate::change::EffectTime;
 use crate::documents::count_text::joined;
 use crate::documents::evidence::{Verdict, VerdictState};
+use crate::documents::machine::Machine;
+use crate::documents::remedy::Remedy;
 use crate::failure::{Failure, FailureKind};
 use crate::policy::TickLimit;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline::split_isolcpus;
+use std::collections::BTreeSet;
 
 /// What a verdict is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +26,16 @@ pub enum VerdictSubject {
     Cpus,
 }
 
-/// Succeeds if the verdict holds.
+/// Succeeds if the verdict holds. `boot_hint` says what to do about leaks that only a boot removes
+/// ([`boot_hint`]).
 ///
 /// # Errors
 /// It does not hold, or that is unknown.
-pub fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> {
+pub fn check(
+    verdict: &Verdict,
+    subject: VerdictSubject,
+    boot_hint: impl FnOnce() -> String,
+) -> Result<(), Failure> {
     if verdict.holds() {
         return Ok(());
     }
@@ -30,24 +43,74 @@ pub fn check(verdict: &Verdict, subject: VerdictSubject) -> Result<(), Failure> 
     if subject == VerdictSubject::Shield && has_remedy(verdict, EffectTime::Runtime) {
         failure = failure.hint("fix what can be fixed without a reboot: cpushield verify --fix");
     }
-    if subject != VerdictSubject::Cpus
-        && let Some(boot) = boot_command(verdict)
-    {
-        failure = failure.hint(format!("to fix the rest, use a trial boot: {boot}"));
+    if subject != VerdictSubject::Cpus && has_remedy(verdict, EffectTime::Boot) {
+        failure = failure.hint(boot_hint());
     }
     Err(failure)
 }
 
-fn has_remedy(verdict: &Verdict, when: EffectTime) -> bool {
-    let mut leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
-    leaks.any(|leak| leak.remedy.as_ref().is_some_and(|remedy| remedy.when == when))
+fn remedies(verdict: &Verdict, when: EffectTime) -> impl Iterator<Item = &Remedy> {
+    let leaks = verdict.cpus.iter().flat_map(|cpu| &cpu.leaks);
+    leaks.filter_map(|leak| leak.remedy.as_ref()).filter(move |remedy| remedy.when == when)
 }
 
-/// The command that writes the boot parameters for these CPUs; `None` if none of them would help.
-fn boot_command(verdict: &Verdict) -> Option<String> {
-    let cpus: CpuSet = verdict.cpus.iter().map(|cpu| cpu.cpu).collect();
-    let boot = format!("cpushield boot apply --cpus {cpus} --trial");
-    has_remedy(verdict, EffectTime::Boot).then_some(boot)
+fn has_remedy(verdict: &Verdict, when: EffectTime) -> bool {
+    remedies(verdict, when).next().is_some()
+}
+
+/// How this machine gets the boot parameters of the remedies: the command that writes them, that
+/// shows the steps by hand, or why neither can. `machine` is the survey, if there was one.
+#[must_use]
+pub fn boot_hint(work: &WorkContext<'_>, verdict: &Verdict, machine: Option<&Machine>) -> String {
+    let words: BTreeSet<&str> =
+        remedies(verdict, EffectTime::Boot).map(|it| it.how.as_str()).collect();
+    let lists = words.iter().filter_map(|word| {
+        let (_, value) = word.split_once('=')?;
+        split_isolcpus(value).1.parse().ok()
+    });
+    let listed = lists.fold(CpuSet::new(), |all, cpus| all.union(&cpus));
+    let cpus = match listed.is_empty() {
+        true => verdict.cpus.iter().map(|cpu| cpu.cpu).collect(),
+        false => listed,
+    };
+    let surveyed;
+    let machine = match machine {
+        Some(machine) => machine,
+        None => {
+            surveyed = survey_machine(&work.host, &work.store);
+            &surveyed
+        }
+    };
+    let mut options = ShieldOptions { cpus: Some(cpus.to_string()), ..ShieldOptions::default() };
+    let plan = |options: &_| plan_boot_of(work, machine, options, &BootOptions::default());
+    let planned = plan(&options).and_then(|planned| {
+        // What it leaves out is written on request.
+        let skipped = planned.skipped.iter().filter(|it| {
+            let mut wanted = remedies(verdict, EffectTime::Boot);
+            (it.reason.is_on_request() || it.reason.is_undecided())
+                && wanted.any(|remedy| remedy.tunable == it.name)
+        });
+        options.on = skipped.map(|it| it.name.clone()).collect();
+        if options.on.is_empty() { Ok(planned) } else { plan(&options) }
+    });
+    let plan = match planned {
+        Ok(plan) => plan,
+        Err(why) => {
+            let words = joined(words, " ");
+            return format!("the rest needs a boot with {words}, but none is possible: {why}");
+        }
+    };
+    let on = options.on.iter().map(|name| format!(" --on {name}"));
+    let args = format!("--cpus {cpus}{}", joined(on, ""));
+    match preview_boot(work, &plan, &BootOrder::trial()) {
+        Ok(Some(_)) => {
+            format!("to fix the rest, use a trial boot: cpushield boot apply {args} --trial")
+        }
+        Ok(None) => "to fix the rest, reboot: the boot files have the parameters".to_owned(),
+        Err(_) => {
+            format!("to fix the rest, boot with other parameters: cpushield boot plan {args}")
+        }
+    }
 }
 
 /// Why the exit code is 1.
@@ -94,7 +157,6 @@ mod tests {
     use super::*;
     use crate::causes::{Cause, Culprit};
     use crate::documents::evidence::{CpuVerdict, InterruptionCount, Leak, SCHEMA, WitnessKind};
-    use crate::documents::remedy::Remedy;
 
     #[test]
     fn without_a_shield_the_summary_does_not_say_that_the_shield_leaks() {
@@ -113,7 +175,8 @@ mod tests {
         assert_eq!(summary(&verdict, VerdictSubject::Shield), "the shield leaks on CPU 1");
         let text = summary(&verdict, VerdictSubject::Cpus);
         assert_eq!(text, "the kernel interrupts unshielded CPU 1");
-        assert_eq!(check(&verdict, VerdictSubject::Cpus).unwrap_err().hints.len(), 0);
+        let none = || unreachable!("there is no remedy");
+        assert_eq!(check(&verdict, VerdictSubject::Cpus, none).unwrap_err().hints.len(), 0);
     }
 
     fn leak(when: EffectTime, how: &str) -> Leak {
@@ -136,7 +199,7 @@ mod tests {
         let now = || leak(EffectTime::Runtime, "echo");
         let boot = || leak(EffectTime::Boot, "nohz_full=3");
         let fix = "fix what can be fixed without a reboot: cpushield verify --fix";
-        let trial = "to fix the rest, use a trial boot: cpushield boot apply --cpus 3 --trial";
+        let trial = "to fix the rest, …";
         let (shield, fixed) = (VerdictSubject::Shield, VerdictSubject::FixedShield);
         for (leaks, subject, expected) in [
             (vec![now()], shield, vec![fix]),
@@ -164,7 +227,8 @@ mod tests {
                 gates: Vec::new(),
                 tick: TickLimit::Counts,
             };
-            assert_eq!(check(&verdict, subject).unwrap_err().hints, expected);
+            let failure = check(&verdict, subject, || trial.to_owned()).unwrap_err();
+            assert_eq!(failure.hints, expected);
         }
     }
 }

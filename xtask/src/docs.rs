@@ -125,6 +125,7 @@ fn parameters_page() -> String {
             ParameterOffer::WithoutNohzFull(why) => {
                 format!("on kernels without `nohz_full=`; on others on request: {why}")
             }
+            ParameterOffer::ForManagedIrqs(why) => why.to_owned(),
             ParameterOffer::OnRequest(why) => format!("on request: {why}"),
             ParameterOffer::Never(why) => format!("never: {why}"),
         };

@@ -2,9 +2,10 @@
 //! the kernel refuses, ignores or does not know, that contradict each other, or that are not in
 //! force. A line that is only planned has no effect yet: [`lint_line`]. Pure. `lists.rs` has the
 //! findings about CPU lists, `limits.rs` those about words that keep CPUs from starting, `words.rs`
-//! those about words, `overrides.rs` those about words that switch others off, and `effects.rs`
-//! compares with what the kernel shows.
+//! those about words, `overrides.rs` those about words that switch others off, `cpusets.rs` those
+//! about words that keep a shield open, and `effects.rs` compares with what the kernel shows.
 
+pub(super) mod cpusets;
 mod effects;
 mod limits;
 mod lists;
@@ -110,9 +111,11 @@ pub fn lint(machine: &Machine, log: &[String]) -> Vec<LintFinding> {
     // A word that the kernel does not know has no other fault and no effect.
     let known: Vec<_> =
         params.iter().filter(|it| !words::is_named(&unknown, it)).cloned().collect();
-    let mut found = lint_words(&known, &LintTarget::running(machine));
+    let target = LintTarget::running(machine);
+    let mut found = lint_words(&known, &target);
     found.extend(unknown);
     found.extend(effects::find(machine, &known));
+    found.extend(cpusets::find(machine, &known, target.version, target.list_rules));
     found.extend(words::misspelled_in_log(log, &found));
     distinct(found).into_iter().map(|finding| add_messages(finding, log)).collect()
 }

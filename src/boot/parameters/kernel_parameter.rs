@@ -17,8 +17,11 @@ pub enum ParameterOffer {
     Always,
     /// When the user named the CPUs: it keeps other work off them permanently.
     ForNamedCpus,
-    /// On kernels that do not have `nohz_full=`; on others only by name, and why.
+    /// On kernels that do not have `nohz_full=` and can make such CPUs a partition; on others only
+    /// by name, and why.
     WithoutNohzFull(&'static str),
+    /// On machines with interrupts that it moves; on others only by name, and why.
+    ForManagedIrqs(&'static str),
     /// Only when the user requests it by name, and why.
     OnRequest(&'static str),
     /// Never by this tool, and why.

@@ -3,9 +3,11 @@
 use super::lint_effect::{BadListEffect, EffectSource, OverrideEffect};
 use super::reason::UnknownReason;
 use crate::documents::command_line_fault::CommandLineFault;
+use crate::documents::plan::BootLine;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Something that is wrong with the command line of the running kernel.
@@ -135,6 +137,20 @@ pub enum LintFinding {
         /// The word that stays in force.
         by: String,
     },
+    /// The kernel makes no cgroup v2 partition of CPUs that a word isolates, or may not.
+    NoPartition {
+        /// The words.
+        words: Vec<String>,
+        /// The CPUs.
+        cpus: CpuSet,
+        /// What to boot with instead.
+        boot: BootLine,
+    },
+    /// A word switches cpusets off.
+    NoCpusets {
+        /// The word.
+        word: String,
+    },
     /// Another word switches off what this one sets up.
     Ineffective {
         /// The word that has no effect.
@@ -217,6 +233,7 @@ impl LintFinding {
             | LintFinding::Unreleased { word, .. }
             | LintFinding::Repeated { word }
             | LintFinding::OtherValue { word, .. }
+            | LintFinding::NoCpusets { word }
             | LintFinding::Misspelled { word, .. }
             | LintFinding::UnknownToKernel { word, .. }
             | LintFinding::NotMainline { word, .. } => vec![word],
@@ -227,9 +244,9 @@ impl LintFinding {
             | LintFinding::NohzOff { nohz: one, words } => {
                 words.iter().chain([one]).map(String::as_str).collect()
             }
-            LintFinding::NoHousekeeping { words, .. } | LintFinding::NotInForce { words, .. } => {
-                words.iter().map(String::as_str).collect()
-            }
+            LintFinding::NoHousekeeping { words, .. }
+            | LintFinding::NoPartition { words, .. }
+            | LintFinding::NotInForce { words, .. } => words.iter().map(String::as_str).collect(),
             LintFinding::NotRequested { .. } => Vec::new(),
         }
     }
@@ -268,7 +285,14 @@ impl LintFinding {
 
     /// What to do.
     #[must_use]
-    pub fn advice(&self) -> &'static str {
+    pub fn advice(&self) -> Cow<'static, str> {
+        match self {
+            LintFinding::NoPartition { cpus, boot, .. } => boot.advice(cpus).into(),
+            _ => self.fixed_advice().into(),
+        }
+    }
+
+    fn fixed_advice(&self) -> &'static str {
         match self {
             LintFinding::NotAccepted { fault, .. } => fault.advice(),
             LintFinding::BeyondLast { .. } => {
@@ -299,6 +323,7 @@ impl LintFinding {
             LintFinding::Repeated { .. } => "keep one of them",
             LintFinding::Overridden { .. } => "keep only the word that you want",
             LintFinding::Ineffective { .. } => "remove one of the two",
+            LintFinding::NoPartition { .. } | LintFinding::NoCpusets { .. } => "remove the word",
             LintFinding::OtherValue { .. } => {
                 "look for the reason in the kernel's log, or find the program that changed the file"
             }
@@ -341,7 +366,9 @@ impl LintFinding {
             | LintFinding::InterruptsWithoutTick { .. }
             | LintFinding::CpusNotStarted { .. }
             | LintFinding::NoHousekeeping { .. }
-            | LintFinding::NohzOff { .. } => write_about_lists(f, self),
+            | LintFinding::NoPartition { .. }
+            | LintFinding::NoCpusets { .. }
+            | LintFinding::NohzOff { .. } => write_about_cpus(f, self),
             LintFinding::UnknownValue { word, near, takes } => {
                 write!(f, "{word} has a value that the kernel does not recognize")?;
                 match near {
@@ -401,8 +428,8 @@ impl LintFinding {
     }
 }
 
-/// Writes a finding about the CPUs that words name.
-fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::Result {
+/// Writes a finding about the CPUs that words name, or about cpusets.
+fn write_about_cpus(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::Result {
     match finding {
         LintFinding::BeyondLast { word, cpus, last, effect, certain, .. } => {
             write!(f, "{word} names CPU {cpus}, but the last CPU is {last}: {effect}")?;
@@ -415,6 +442,17 @@ fn write_about_lists(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::
             write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
         }
         LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
+        LintFinding::NoPartition { words, cpus, .. } => write!(
+            f,
+            "{} takes CPU {cpus} out of scheduling, and kernels from 6.7 to 6.17.2 cannot make \
+             a cgroup v2 partition of such CPUs: any program can move itself there",
+            words.join(" ")
+        ),
+        LintFinding::NoCpusets { word } => write!(
+            f,
+            "{word} switches cpusets off: only task affinity keeps other programs off shielded \
+             CPUs"
+        ),
         LintFinding::Unchecked { word } => {
             write!(f, "{word} could not be checked: the CPUs of this machine are unknown")
         }

@@ -4,10 +4,9 @@ use super::lint_finding::LintFinding;
 use super::reason::{NextReason, ParameterSkipReason, UnknownReason};
 use crate::with_text;
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::{
-    LIST_PER_ISOLATION, ONE_ISOLATION_LIST, PARTITION_REFUSES_ISOLCPUS,
-};
+use cpushield_linux::text::first_releases::{LIST_PER_ISOLATION, ONE_ISOLATION_LIST};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::fmt;
 
 /// What the user should know before boot files are changed.
@@ -69,15 +68,6 @@ pub enum BootWarning {
         /// The kernel's version.
         version: String,
     },
-    /// A chosen kernel has `isolcpus=` on its line, or the running kernel was booted with it.
-    IsolcpusPresent {
-        /// The version of the chosen kernel; `None` is the running one, where no menu is read.
-        version: Option<String>,
-        /// Its CPUs.
-        cpus: CpuSet,
-        /// The version of the kernel, if it refuses a partition with these CPUs or may do so.
-        refusing: Option<String>,
-    },
     /// A parameter of the plan takes CPUs out of the scheduling domains.
     DomainPlanned {
         /// These CPUs.
@@ -100,33 +90,29 @@ pub enum BootWarning {
         /// Why.
         why: String,
     },
-    /// Something is wrong with the line that a kernel would get, and was not with the present one.
+    /// Something is wrong with the line that a kernel would get, and was not with the present one;
+    /// or a word of the present one keeps a shield open.
     Finding {
         /// The kernel's version.
         version: String,
         /// What is wrong.
         finding: LintFinding,
     },
-    /// Only a parameter that was not requested keeps some interrupts off these CPUs.
-    ManagedIrqs {
-        /// The parameter.
-        parameter: String,
-    },
 }
 
 impl BootWarning {
     /// What to do, where that is known.
     #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
+    pub fn advice(&self) -> Option<Cow<'static, str>> {
         match self {
             BootWarning::LaterKernelsLeftOut => {
-                Some("after installing one, run `cpushield boot undo`, then `cpushield boot apply`")
+                let advice =
+                    "after installing one, run `cpushield boot undo`, then `cpushield boot apply`";
+                Some(advice.into())
             }
-            BootWarning::ParameterUndecided { .. } => Some("find out with a trial boot: --trial"),
-            BootWarning::IsolcpusPresent { .. } => {
-                Some("remove isolcpus= from the loader's configuration")
+            BootWarning::ParameterUndecided { .. } => {
+                Some("find out with a trial boot: --trial".into())
             }
-            BootWarning::ManagedIrqs { .. } => Some("--on isolcpus-managed-irq adds it"),
             BootWarning::Finding { finding, .. } => Some(finding.advice()),
             _ => None,
         }
@@ -164,46 +150,28 @@ impl fmt::Display for BootWarning {
                 "the configuration of kernel {version} is unknown: there is no \
                  /boot/config-{version}"
             )?,
-            BootWarning::IsolcpusPresent { version, cpus, refusing } => {
-                match version {
-                    Some(version) => write!(f, "the command line of kernel {version} has ")?,
-                    None => f.write_str("the running kernel was booted with ")?,
-                }
-                write!(f, "isolcpus={cpus}, which a shield does not need")?;
-                write_refusing(f, refusing.as_deref())?;
-            }
             BootWarning::DomainPlanned { cpus, refusing } => {
                 write!(
                     f,
                     "with isolcpus=, the scheduler places no other program on CPU {cpus} until you \
                      boot without it; a program can still pin itself there"
                 )?;
-                write_refusing(f, refusing.as_deref())?;
+                if let Some(version) = refusing {
+                    write!(
+                        f,
+                        "; kernel {version}: kernels from 6.7 to 6.17.2 cannot make these CPUs a \
+                         cpuset partition"
+                    )?;
+                }
             }
             BootWarning::ListsDiffer { version, lists } => write!(f, "kernel {version}: {lists}")?,
             BootWarning::RowIncomplete { row, why } => {
                 write!(f, "row {row:?} was not measured completely: {why}")?;
             }
             BootWarning::Finding { version, finding } => write!(f, "kernel {version}: {finding}")?,
-            BootWarning::ManagedIrqs { parameter } => {
-                write!(
-                    f,
-                    "this machine has managed interrupts; only {parameter} keeps them off these \
-                     CPUs, if their queues also serve other CPUs"
-                )?;
-            }
         }
         self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
-}
-
-fn write_refusing(f: &mut fmt::Formatter<'_>, version: Option<&str>) -> fmt::Result {
-    let Some(version) = version else { return Ok(()) };
-    write!(
-        f,
-        "; kernel {version}: kernels from {} to 6.17.2 cannot make these CPUs a cpuset partition",
-        PARTITION_REFUSES_ISOLCPUS.start
-    )
 }
 
 /// `nohz_full=` and `isolcpus=` with different lists: the kernel's version decides whether it takes

@@ -35,30 +35,39 @@ pub enum BootAdviceReason {
         cpus: CpuSet,
     },
     /// RCU callbacks run in threads elsewhere.
-    CallbacksElsewhere,
+    CallbacksElsewhere {
+        /// The same.
+        known: bool,
+    },
     /// Managed interrupts go to other CPUs.
-    ManagedIrqsElsewhere,
+    ManagedIrqsElsewhere {
+        /// The same.
+        known: bool,
+    },
 }
 
 impl fmt::Display for BootAdviceReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BootAdviceReason::TickStops { known: true, .. } => {
+        let (known, name, text) = match self {
+            BootAdviceReason::TickStops { known, .. } => (
+                *known,
+                "nohz-full",
                 "the tick then stops while the scheduler does not need it; name every CPU that may \
-                 ever be shielded, but not the boot CPU"
+                 ever be shielded, but not the boot CPU",
+            ),
+            BootAdviceReason::CallbacksElsewhere { known } => {
+                (*known, "rcu-nocbs", "RCU callbacks then run in threads on the housekeeping CPUs")
             }
-            BootAdviceReason::TickStops { known: false, .. } => {
-                "if the kernel has CONFIG_NO_HZ_FULL, which is unknown, the tick then stops while \
-                 the scheduler does not need it; name every CPU that may ever be shielded, but not \
-                 the boot CPU"
-            }
-            BootAdviceReason::CallbacksElsewhere => {
-                "RCU callbacks then run in threads on the housekeeping CPUs"
-            }
-            BootAdviceReason::ManagedIrqsElsewhere => {
-                "managed interrupts that also serve housekeeping CPUs then go only to those"
-            }
-        })
+            BootAdviceReason::ManagedIrqsElsewhere { known } => (
+                *known,
+                "isolcpus-managed-irq",
+                "managed interrupts that also serve housekeeping CPUs then go only to those",
+            ),
+        };
+        if !known {
+            write!(f, "it is unknown whether the kernel has it (--on {name} writes it anyway); ")?;
+        }
+        f.write_str(text)
     }
 }
 
@@ -72,7 +81,7 @@ mod tests {
             tunable: "rcu-nocbs".to_owned(),
             parameter: "rcu_nocbs=3".to_owned(),
             removes: Vec::new(),
-            reason: BootAdviceReason::CallbacksElsewhere,
+            reason: BootAdviceReason::CallbacksElsewhere { known: true },
         };
         let mut text = serde_json::to_value(&advice).unwrap();
         text.as_object_mut().unwrap().remove("tunable");

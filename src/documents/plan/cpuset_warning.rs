@@ -1,5 +1,6 @@
 //! [`CpusetWarning`]: what the cpuset of a shield does not keep away. Pure.
 
+use crate::documents::machine::Machine;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -70,39 +71,48 @@ impl CpusetWarning {
     pub fn advice(&self) -> Option<String> {
         match self {
             CpusetWarning::PartitionRefused { cpus, boot, .. }
-            | CpusetWarning::PartitionDoubtful { cpus, boot } => Some(boot.advice(cpus)),
+            | CpusetWarning::PartitionDoubtful { cpus, boot } => {
+                Some(format!("To close the shield, {}", boot.advice(cpus)))
+            }
             _ => None,
         }
     }
 }
 
-/// What a kernel command line without `isolcpus=` needs.
+/// What a kernel command line needs instead of `isolcpus=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootLine {
-    /// Whether `nohz_full=` can replace it.
-    pub tick_can_stop: bool,
+    /// Whether `nohz_full=` can replace it and is not there yet.
+    pub wants_nohz_full: bool,
     /// Whether LinuxCNC is installed, which otherwise puts its threads on a CPU of `isolcpus=`
     /// (`rtapi_app`, src/rtapi/uspace_rtapi_app.cc).
     pub linuxcnc: bool,
 }
 
 impl BootLine {
-    fn advice(self, cpus: &CpuSet) -> String {
-        let boot = match self.tick_can_stop {
-            true => {
-                format!("boot with nohz_full= instead: cpushield boot apply --cpus {cpus} --trial")
-            }
-            false => "boot without isolcpus=".to_owned(),
-        };
-        let last = cpus.last().unwrap_or_default();
-        match self.linuxcnc {
-            true => format!(
-                "To close the shield, {boot}; then start LinuxCNC with RTAPI_CPU_NUMBER={last}, \
-                 because it looks for isolcpus="
-            ),
-            false => format!("To close the shield, {boot}"),
+    /// What these CPUs of `isolcpus=` need on this machine.
+    #[must_use]
+    pub fn new(machine: &Machine, cpus: &CpuSet) -> BootLine {
+        let nohz_full = machine.isolation.nohz_full.as_ref();
+        let wants_nohz_full = machine.can_stop_tick() != Some(false)
+            && !nohz_full.is_some_and(|nohz_full| cpus.is_subset(nohz_full));
+        BootLine { wants_nohz_full, linuxcnc: machine.linuxcnc }
+    }
+
+    /// What to do about `isolcpus=` with these CPUs.
+    pub(crate) fn advice(self, cpus: &CpuSet) -> String {
+        let mut advice = "remove isolcpus= from the boot loader's configuration".to_owned();
+        if self.wants_nohz_full {
+            advice +=
+                &format!(", and boot with nohz_full= instead: cpushield boot plan --cpus {cpus}");
         }
+        if let Some(last) = cpus.last().filter(|_| self.linuxcnc) {
+            advice += &format!(
+                "; then start LinuxCNC with RTAPI_CPU_NUMBER={last}, because it looks for isolcpus="
+            );
+        }
+        advice
     }
 }
 

@@ -212,7 +212,7 @@ mod tests {
             ChoiceWarning::RemoteMemory { mems: set("0"), why },
         ];
         let answer = Some("EINVAL".to_owned());
-        let boot = BootLine { tick_can_stop: true, linuxcnc: true };
+        let boot = BootLine { wants_nohz_full: true, linuxcnc: true };
         let path = "/sys/fs/cgroup/cpuset/docker".to_owned();
         let cpusets = [
             CpusetWarning::ShieldOpen { cpus: set("3"), scheduled: true },

@@ -11,7 +11,6 @@ use crate::documents::machine::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 use crate::documents::plan::{BootLine, CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
 use cpushield_linux::Task;
-use cpushield_linux::text::first_releases::PARTITION_REFUSES_ISOLCPUS;
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
@@ -129,11 +128,12 @@ impl Tunable for Cpuset {
             ExclusionMethod::V1 => v1::warnings(machine, shield),
             ExclusionMethod::V2 => warn_possible_refusal(machine, shield).into_iter().collect(),
             ExclusionMethod::NoCpusets => vec![CpusetWarning::NoCpusets],
-            ExclusionMethod::Refused => vec![CpusetWarning::PartitionRefused {
-                cpus: machine.isolation.isolcpus_domain.intersection(&shield.cpus),
-                answer: machine.cgroup.no_partition.clone(),
-                boot: boot_line(machine),
-            }],
+            ExclusionMethod::Refused => {
+                let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);
+                let answer = machine.cgroup.no_partition.clone();
+                let boot = BootLine::new(machine, &cpus);
+                vec![CpusetWarning::PartitionRefused { cpus, answer, boot }]
+            }
         };
         if shield.balanced {
             warnings.push(warn_of_balance(machine, shield));
@@ -220,17 +220,13 @@ fn exclusion_method(machine: &Machine, shield: &Shield) -> ExclusionMethod {
 
 /// Warns before the kernel was asked for a partition. apply finds out what a kernel really does.
 fn warn_possible_refusal(machine: &Machine, shield: &Shield) -> Option<CpusetWarning> {
-    let accepts = |version| !PARTITION_REFUSES_ISOLCPUS.contains(&version);
-    if machine.kernel.version.is_some_and(accepts) || !has_isolcpus(machine, shield) {
+    let may_refuse = machine.may_refuse_partition(machine.kernel.version);
+    if !may_refuse || !has_isolcpus(machine, shield) {
         return None;
     }
     let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);
-    Some(CpusetWarning::PartitionDoubtful { cpus, boot: boot_line(machine) })
-}
-
-fn boot_line(machine: &Machine) -> BootLine {
-    let tick_can_stop = machine.can_stop_tick() != Some(false);
-    BootLine { tick_can_stop, linuxcnc: machine.linuxcnc }
+    let boot = BootLine::new(machine, &cpus);
+    Some(CpusetWarning::PartitionDoubtful { cpus, boot })
 }
 
 /// Completes a survey with an active shield: when the applied plan has no partition, the kernel

@@ -2,12 +2,16 @@
 //! nothing else is known.
 
 use super::{make_plan, words};
-use crate::recordings;
+use crate::recordings::{self, own};
+use cpushield::boot::lint::lint;
 use cpushield::boot::plan::BootRequest;
+use cpushield::plan::{BootAdvice, plan};
 use cpushield::policy::ShieldRequest;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_plan_blocks;
-use cpushield_linux::Host;
+use cpushield::survey::{CgroupMode, Irq, IrqMovability, survey};
+use cpushield_linux::{CpuSet, Host};
+use std::collections::BTreeMap;
 
 use super::grub::Machine;
 
@@ -25,7 +29,7 @@ fn plan_for(machine: &str, shield: ShieldRequest) -> (Vec<String>, String) {
 #[test]
 fn instructions_leave_out_words_that_the_running_kernel_does_not_know() {
     let (given, text) = plan_for("6.18-hybrid", ShieldRequest::default());
-    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=1"]);
+    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=domain,managed_irq,1"]);
     assert!(text.contains("running kernel does not support it: built without CONFIG_NO_HZ_FULL"));
     // A kernel without a configuration, and without a list of nohz_full CPUs.
     let machine = Machine::without_loader();
@@ -138,18 +142,79 @@ fn a_word_with_another_value_is_replaced_and_not_added_twice() {
     assert!(named.contains("--append-if-missing=nohz_full=2-3"), "{named}");
 }
 
+/// What `plan` names as removed only at boot is what `boot plan` writes for the same CPUs: the same
+/// parameter with at least these CPUs and flags.
 #[test]
-fn managed_irqs_are_offered_on_machines_that_have_them() {
-    let offer = "--on isolcpus-managed-irq adds it";
-    let (_, text) = plan_for("6.18-hybrid", ShieldRequest::default());
-    assert!(text.contains(offer), "{text}");
-    let tunables = [("isolcpus-managed-irq".to_owned(), true)].into();
-    let (given, text) =
-        plan_for("6.18-hybrid", ShieldRequest { tunables, ..ShieldRequest::default() });
-    assert_eq!(given, ["rcu_nocbs=1", "isolcpus=domain,managed_irq,1"]);
-    assert!(!text.contains(offer), "{text}");
-    // Its queues on shielded CPUs serve only those CPUs.
-    assert!(!plan_for("6.12-nvme", ShieldRequest::default()).1.contains(offer));
+fn the_boot_plan_writes_what_the_plan_names() {
+    let mut managed = 0;
+    for (name, dir) in own() {
+        let host = Host::recorded(&dir.join("root")).unwrap();
+        let machine = survey(&host, &[]);
+        let Ok(plan) = plan(&machine, &ShieldRequest::default()) else { continue };
+        let cpus = Some(plan.shield.cpus.clone());
+        let mut shield = ShieldRequest { cpus, ..ShieldRequest::default() };
+        for BootAdvice { reason, .. } in &plan.boot {
+            // What is unknown is written on request, and the plan says so.
+            let reason = reason.to_string();
+            let on = reason.split_once("--on ").and_then(|(_, on)| on.split_once(" writes"));
+            shield.tunables.extend(on.map(|(name, _)| (name.to_owned(), true)));
+        }
+        let request = BootRequest { shield, ..BootRequest::default() };
+        let Ok(boot) = make_plan(&host, &request) else { continue };
+        for BootAdvice { parameter, .. } in &plan.boot {
+            assert!(words(&boot).contains(&parameter.as_str()), "{name}: {parameter}: {boot:?}");
+            managed += usize::from(parameter.contains("managed_irq"));
+        }
+    }
+    assert!(managed >= 1);
+}
+
+/// Line and kernel; whether survey, lint, plan and boot plan say that the shield stays open; and
+/// the flag that the boot plan adds for managed interrupts.
+#[test]
+fn the_commands_say_the_same_about_isolcpus() {
+    for (release, line, open, expected) in [
+        ("6.12.9-rt", "ro isolcpus=3", true, "isolcpus=managed_irq,3"),
+        ("6.12.9-rt", "ro isolcpus=managed_irq,domain,3", true, "isolcpus=managed_irq,3"),
+        ("6.12.9-rt", "ro nohz_full=3 isolcpus=nohz,3", false, "isolcpus=managed_irq,3"),
+        ("6.6.9-rt", "ro isolcpus=3", false, "add managed_irq to it"),
+        ("6.18.1", "ro isolcpus=managed_irq,3", false, "isolcpus=managed_irq,3"),
+        ("5.4.1", "ro", false, "isolcpus-nohz, isolcpus-managed-irq, "),
+    ] {
+        let machine = Machine::without_loader();
+        machine.write("proc/cmdline", line);
+        machine.write("proc/sys/kernel/osrelease", release);
+        machine.write("sys/devices/system/cpu/isolated", "3\n");
+        let mut surveyed = survey(&machine.host(), &[]);
+        surveyed.irqs = vec![managed_irq()];
+        surveyed.cgroup.mode = CgroupMode::V2;
+        surveyed.cgroup.mount = Some("/sys/fs/cgroup".to_owned());
+        let says = |text: &str| text.contains("7 to 6.17.2 cannot make");
+        let linted: String = lint(&surveyed, &[]).iter().map(ToString::to_string).collect();
+        let cpus = Some(CpuSet::single(3));
+        let shield = ShieldRequest { cpus, ..ShieldRequest::default() };
+        let warned = plan(&surveyed, &shield).unwrap().warnings;
+        let warned: String = warned.iter().map(ToString::to_string).collect();
+        let request = BootRequest { shield, ..BootRequest::default() };
+        let boot = cpushield::boot::plan::plan(&machine.host(), &surveyed, &request, None).unwrap();
+        let boot = terminal_blocks(&boot_plan_blocks(&boot), usize::MAX, &unpainted);
+        assert_eq!([&linted, &warned, &boot].map(|it| says(it)), [open; 3], "{release} {line}");
+        assert!(boot.contains(expected), "{release} {line}: {boot}");
+    }
+}
+
+/// An interrupt of a queue of all CPUs that is on CPU 3, where the kernel refuses to move it.
+fn managed_irq() -> Irq {
+    Irq {
+        irq: 36,
+        chip: "PCI-MSIX-0000:00:04.0".to_owned(),
+        actions: "nvme0q1".to_owned(),
+        affinity: "0-3".parse().ok(),
+        effective: "3".parse().ok(),
+        movable: IrqMovability::No("Input/output error (EIO)".to_owned()),
+        hint: None,
+        counts: BTreeMap::new(),
+    }
 }
 
 #[test]
@@ -175,10 +240,13 @@ fn a_cpu_of_the_present_list_is_left_out_with_the_reason() {
 #[test]
 fn the_instructions_also_remove_the_words_that_a_note_advises_to_remove() {
     let (_, text) = plan_for("6.12-rt-numa", ShieldRequest::default());
-    let advice = "remove isolcpus= from the loader's configuration";
+    let advice = "remove isolcpus= from the boot loader's configuration";
     assert!(text.contains(advice), "{text}");
-    let (_, steps) = text.split_once("remove these words from the kernel command line").unwrap();
-    assert!(steps.lines().nth(1).unwrap().contains("isolcpus="), "{text}");
+    // Its flag managed_irq stays.
+    let (_, steps) = text.split_once("replace:").unwrap();
+    let step = "    isolcpus=managed_irq,domain,6-7  with  isolcpus=managed_irq,1-3,5-7";
+    assert_eq!(steps.lines().nth(1).map(str::trim_start), Some(step.trim_start()), "{text}");
+    assert!(!steps.contains("remove these words"), "{text}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn whole_plan(plan: &Value) -> Plan {
         tunable: "rcu-nocbs".to_owned(),
         parameter: "rcu_nocbs=1".to_owned(),
         removes: Vec::new(),
-        reason: BootAdviceReason::CallbacksElsewhere,
+        reason: BootAdviceReason::CallbacksElsewhere { known: true },
     });
     let name = |id| OperatorName { name: "joe".to_owned(), id };
     plan.operators = Some(ShieldOperators {
