@@ -39,20 +39,19 @@ pub(super) fn steps(
     let all: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let listed = menu_lst::steps(host, &all, plan_words);
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
-    let is_replaced = |word: &&str| todo.iter().any(|it| it.instead.as_deref() == Some(word));
-    let removed = warnings.iter().filter_map(|warning| match warning {
-        BootWarning::Finding { finding: LintFinding::NoPartition { words, .. }, .. } => Some(words),
-        _ => None,
+    let replaced: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
+    let removed = warnings.iter().flat_map(|warning| match warning {
+        BootWarning::Finding { finding: LintFinding::NoPartition { words, .. }, .. } => &words[..],
+        _ => &[],
     });
-    let removed = removed.flatten().map(String::as_str).filter(|it| !is_replaced(it));
-    let removed: Vec<&str> = removed.collect();
+    let removed: Vec<&str> =
+        removed.map(String::as_str).filter(|word| !replaced.contains(word)).collect();
     if todo.is_empty() && !parameters.is_empty() && listed.is_none() && removed.is_empty() {
         return vec![
             "the running kernel was booted with all parameters: there is nothing to add".into(),
         ];
     }
     let words: Vec<String> = todo.iter().map(|wanted| wanted.word.clone()).collect();
-    let replaced: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
     let mut lines: Vec<String> = conflicts(host, now, arch, &words);
     if let Some((name, steps)) = loaders::manual_steps(host, &words) {
         let old: Vec<&str> = replaced.iter().chain(&removed).copied().collect();

@@ -276,20 +276,21 @@ pub fn has_on(line: &str, word: &str, last: Option<usize>) -> bool {
 /// The CPUs that a word takes out of the scheduling domains; `None` for other words.
 #[must_use]
 pub fn isolated_domain(word: &str) -> Option<CpuSet> {
-    parse_isolcpus(split(word), None).filter(|it| it.domain).map(|it| it.cpus)
+    parsed_isolcpus(word).filter(|it| it.domain).map(|it| it.cpus)
 }
 
 /// One `isolcpus=` with the flags of two that name the same CPUs; `None` for other words.
 #[must_use]
 pub fn join_isolcpus(a: &str, b: &str) -> Option<String> {
-    let (a, b) = (parse_isolcpus(split(a), None)?, parse_isolcpus(split(b), None)?);
-    let flags = [
-        (a.nohz || b.nohz, "nohz,"),
-        (a.domain || b.domain, "domain,"),
-        (a.managed_irq || b.managed_irq, "managed_irq,"),
-    ];
-    let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
-    (a.cpus == b.cpus).then(|| format!("isolcpus={flags}{}", a.cpus))
+    let (mut a, b) = (parsed_isolcpus(a)?, parsed_isolcpus(b)?);
+    (a.nohz, a.domain, a.managed_irq) =
+        (a.nohz || b.nohz, a.domain || b.domain, a.managed_irq || b.managed_irq);
+    (a.cpus == b.cpus).then(|| a.word())
+}
+
+/// The flags and CPUs of a word; `None` for other words than `isolcpus=`.
+pub(super) fn parsed_isolcpus(word: &str) -> Option<cmdline::Isolcpus> {
+    parse_isolcpus(split(word), None)
 }
 
 fn parse_isolcpus(

@@ -17,6 +17,7 @@ use crate::documents::plan::Shield;
 use crate::survey::named_cokernel;
 use crate::tunables;
 use cpushield_linux::CpuSet;
+use cpushield_linux::text::cmdline::managed_irq_word;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The parameter with the flag `managed_irq`.
@@ -160,6 +161,17 @@ impl PlannedKernels<'_> {
         }
     }
 
+    /// Whether all of these kernels are known to have a parameter.
+    fn all_have(&self, parameter: &KernelParameter, machine: &Machine) -> bool {
+        let present = ParameterSupport::Present;
+        match self {
+            PlannedKernels::Menu { kernels, targets } => {
+                targets.iter().all(|entry| kernels.support(parameter, entry) == present)
+            }
+            PlannedKernels::Running => self.support(parameter, machine) == present,
+        }
+    }
+
     fn entries(&self) -> &[&LoaderEntry] {
         match self {
             PlannedKernels::Menu { targets, .. } => targets,
@@ -180,25 +192,21 @@ pub(super) struct ParameterSelection {
 }
 
 impl ParameterSelection {
-    /// The `isolcpus=` on the line of a kernel that contradicts the one with the flag
-    /// `managed_irq`. Where there is no menu and the kernel refuses a partition of its CPUs, the
-    /// steps replace it.
-    fn other_isolcpus(&self, kernels: &PlannedKernels<'_>, machine: &Machine) -> Option<String> {
-        let mut chosen = self.chosen.iter();
-        chosen.find(|it| it.name == MANAGED_IRQ_NAME)?;
-        let wanted = self.wanted.iter().find(|it| line::name_of(&it.word) == "isolcpus")?;
+    /// The `isolcpus=` with the flag `managed_irq` and what a contradicting one on the line of a
+    /// kernel has; `None` where none contradicts.
+    fn merged_isolcpus(&self, kernels: &PlannedKernels<'_>, machine: &Machine) -> Option<String> {
+        self.chosen.iter().find(|it| it.name == MANAGED_IRQ_NAME)?;
+        let mut words = self.wanted.iter().map(|it| it.word.as_str());
+        let (word, parsed) = words.find_map(|it| Some((it, line::parsed_isolcpus(it)?)))?;
         let last = machine.topology.possible.last();
-        let present = |line: &str| by_hand::present_value(line, &wanted.word, last);
-        match kernels {
-            PlannedKernels::Menu { targets, .. } => {
-                targets.iter().find_map(|entry| present(&entry.args))
-            }
-            PlannedKernels::Running => {
-                let kernel = &machine.kernel;
-                let line = kernel.cmdline.as_deref();
-                line.filter(|_| !machine.may_refuse_partition(kernel.version)).and_then(present)
-            }
-        }
+        let running = machine.kernel.cmdline.as_deref().zip(machine.kernel.release.as_deref());
+        let running = running.filter(|_| matches!(kernels, PlannedKernels::Running));
+        let lines = kernels.entries().iter().map(|it| (it.args.as_str(), it.version.as_str()));
+        lines.chain(running).find_map(|(line, version)| {
+            by_hand::present_value(line, word, last)?;
+            let refuses = machine.may_refuse_partition(KernelVersion::from_release(version));
+            Some(managed_irq_word(line, &parsed.cpus, last, (parsed.domain, refuses)))
+        })
     }
 
     /// Compares the words with the running kernel's command line and those of the chosen entries.
@@ -242,11 +250,11 @@ pub(super) fn select_parameters(
     kernels: &PlannedKernels<'_>,
     machine: &Machine,
 ) -> ParameterSelection {
-    let advised = tunables::named("irq-affinity")
-        .is_some_and(|tunable| !tunable.remains(machine, shield).boot.is_empty());
-    let kept = !machine.isolation.managed_irq.is_empty();
+    let wanted =
+        tunables::reaches_managed(machine, shield) || !machine.isolation.managed_irq.is_empty();
+    let wanted = wanted && named(MANAGED_IRQ_NAME).is_some_and(|it| kernels.all_have(it, machine));
     let isolcpus = kernels.need_isolcpus(request, machine);
-    let select = |managed_irqs: &ManagedIrqs| {
+    let select = |managed_irqs| {
         let mut selection = ParameterSelection::default();
         for parameter in PARAMETERS {
             let reason = skip_by_request(parameter, request, origin, isolcpus, managed_irqs)
@@ -267,23 +275,19 @@ pub(super) fn select_parameters(
         }
         selection
     };
-    let selection = select(&if advised || kept { ManagedIrqs::Away } else { ManagedIrqs::None });
-    // A second `isolcpus=` would be refused, but the machine may need the other words.
-    let named = request.shield.tunables.get(MANAGED_IRQ_NAME) == Some(&true);
-    match selection.other_isolcpus(kernels, machine).filter(|_| !named) {
-        Some(word) => select(&ManagedIrqs::OtherWord(word)),
-        None => selection,
+    let mut selection = select(wanted);
+    let Some(merged) = selection.merged_isolcpus(kernels, machine) else { return selection };
+    match kernels {
+        PlannedKernels::Running => {
+            // The steps replace the word.
+            let mut words = selection.wanted.iter_mut().map(|it| &mut it.word);
+            let word = words.find(|it| line::name_of(it) == "isolcpus");
+            word.into_iter().for_each(|it| it.clone_from(&merged));
+            selection
+        }
+        // Unless it was requested, it is left out: the machine may need the other words.
+        PlannedKernels::Menu { .. } => select(false),
     }
-}
-
-/// What becomes of interrupts that the kernel manages.
-enum ManagedIrqs {
-    /// None reaches the CPUs.
-    None,
-    /// They are sent away.
-    Away,
-    /// This other `isolcpus=` is on the line of a kernel.
-    OtherWord(String),
 }
 
 /// Adds the flags of another `isolcpus=` to one with the same CPUs.
@@ -299,7 +303,7 @@ fn skip_by_request(
     request: &BootRequest,
     origin: CpuOrigin,
     isolcpus: bool,
-    managed_irqs: &ManagedIrqs,
+    managed_irqs: bool,
 ) -> Option<ParameterSkipReason> {
     let name = parameter.name;
     match (request.shield.tunables.get(name), parameter.offer) {
@@ -313,16 +317,13 @@ fn skip_by_request(
             }
         },
         (None, ParameterOffer::WithoutNohzFull(_)) if isolcpus => None,
-        (None, ParameterOffer::ForManagedIrqs(why)) => match managed_irqs {
-            ManagedIrqs::Away => None,
-            ManagedIrqs::OtherWord(word) => {
-                Some(ParameterSkipReason::OtherIsolcpus { word: word.clone() })
-            }
-            ManagedIrqs::None => Some(ParameterSkipReason::OnRequest { why, name }),
-        },
-        (None, ParameterOffer::WithoutNohzFull(why) | ParameterOffer::OnRequest(why)) => {
-            Some(ParameterSkipReason::OnRequest { why, name })
-        }
+        (None, ParameterOffer::ForManagedIrqs(_)) if managed_irqs => None,
+        (
+            None,
+            ParameterOffer::WithoutNohzFull(why)
+            | ParameterOffer::ForManagedIrqs(why)
+            | ParameterOffer::OnRequest(why),
+        ) => Some(ParameterSkipReason::OnRequest { why, name }),
     }
 }
 

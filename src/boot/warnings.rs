@@ -63,8 +63,7 @@ fn open_words(
             }
             Some(finding)
         });
-        let warn = |finding| BootWarning::Finding { version: version.to_owned(), finding };
-        found.map(warn).collect()
+        found.map(|finding| BootWarning::Finding { version: version.to_owned(), finding }).collect()
     };
     let kernel = &machine.kernel;
     let of_running = kernel.release.as_deref().zip(kernel.cmdline.as_deref());
@@ -154,7 +153,8 @@ mod tests {
             let found = open_words(machine, targets, &[wanted(word)]);
             found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         };
-        let removal = "remove isolcpus= from the boot loader's configuration";
+        let removal =
+            "remove isolcpus= (or only its flag domain) from the boot loader's configuration";
         for (release, refuses) in [
             ("5.4.0-rtai", false),
             ("6.1.0-40-rt-amd64", false),

@@ -209,8 +209,9 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &VerifyArgs) -> Result<(), Failur
         Some(_) => VerdictSubject::Shield,
         None => VerdictSubject::Cpus,
     };
-    let machine = known.as_ref().map(|(machine, _)| machine);
-    verdict_check::check(verdict, subject, || verdict_check::boot_hint(&work, verdict, machine))
+    verdict_check::check(verdict, subject, || {
+        verdict_check::boot_hint(&work, verdict, known.map(|(machine, _)| machine))
+    })
 }
 
 /// Runs `verify --fix`.

@@ -36,10 +36,12 @@ impl Readiness {
             Ok(_) if machine.can_stop_tick() == Some(false) => Readiness::TickRemains,
             Ok(plan) if plan.boot.is_empty() => Readiness::Ready,
             Ok(plan) => {
-                let parameters = plan.boot.iter().map(|advice| {
-                    let name = advice.parameter.split_once('=').map(|(name, _)| format!("{name}="));
-                    name.unwrap_or_else(|| advice.parameter.clone())
-                });
+                // Without the CPUs.
+                let is_of_list = |c: char| c != '=' && !c.is_alphabetic();
+                let parameters = plan
+                    .boot
+                    .iter()
+                    .map(|advice| advice.parameter.trim_end_matches(is_of_list).to_owned());
                 Readiness::AfterBoot { parameters: parameters.collect() }
             }
         }

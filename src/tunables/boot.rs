@@ -132,10 +132,6 @@ impl Tunable for NohzFull {
         NOHZ_FULL.page
     }
 
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     fn removes(&self) -> &'static [Cause] {
         NOHZ_FULL.removes
     }
@@ -196,10 +192,6 @@ impl Tunable for RcuNocbs {
 
     fn page(&self) -> &'static str {
         RCU_NOCBS.page
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
     }
 
     fn removes(&self) -> &'static [Cause] {
@@ -271,10 +263,6 @@ impl Tunable for ClocksourceWatchdog {
 
     fn page(&self) -> &'static str {
         CLOCKSOURCE_WATCHDOG.page
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
     }
 
     fn removes(&self) -> &'static [Cause] {

@@ -14,7 +14,10 @@ use crate::documents::plan::{
 };
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 use cpushield_linux::CpuSet;
-use cpushield_linux::text::first_releases::{IRQ_AFFINITY_LIST, MANAGED_IRQ_FLAG};
+use cpushield_linux::text::cmdline::managed_irq_word;
+use cpushield_linux::text::first_releases::{
+    IRQ_AFFINITY_LIST, LIST_PER_ISOLATION, MANAGED_IRQ_FLAG,
+};
 use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
@@ -122,7 +125,6 @@ impl Tunable for IrqAffinity {
 
     fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
         let mut remains = UnresolvedCause::default();
-        let (mut steerable, prepared) = (false, preparable(machine, shield));
         for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
             if stays(machine, irq, shield) {
                 let reason = ImmovableReason::PlacedByUser;
@@ -133,28 +135,17 @@ impl Tunable for IrqAffinity {
             if !place.is_some_and(|place| place.intersects(&shield.cpus)) {
                 continue;
             }
-            let mask = irq.affinity.clone().unwrap_or_default();
-            let shared = mask.intersects(&shield.housekeeping);
-            let message = is_message(irq);
-            steerable |= shared && message && place.is_some_and(|at| at.intersects(&prepared));
-            let arrives = match (message, shared) {
-                (true, true) => RefusedIrq::ServesOthers { cpus: mask },
-                (true, false) => RefusedIrq::OwnRequests,
-                (false, _) => RefusedIrq::NotKnown,
-            };
-            let reason = ImmovableReason::Refused { answer: answer.clone(), arrives };
+            let (answer, arrives) = (answer.clone(), arrival(irq, shield));
+            let reason = ImmovableReason::Refused { answer, arrives };
             remains.immovable.push(Immovable { what: to_immovable(irq), reason });
         }
         remains.warnings.extend(warn_untried(machine, shield));
-        let managed = prepared.is_subset(&machine.isolation.managed_irq);
-        if steerable && !managed && may_know_flag(&machine.kernel) {
+        if reaches_managed(machine, shield) && may_know_flag(&machine.kernel) {
             remains.boot.push(BootAdvice {
                 tunable: self.name().to_owned(),
                 parameter: managed_irq(machine, shield),
                 removes: vec![Cause::Irq],
-                reason: BootAdviceReason::ManagedIrqsElsewhere {
-                    known: machine.kernel.version.is_some_and(|it| it >= MANAGED_IRQ_FLAG),
-                },
+                reason: BootAdviceReason::ManagedIrqsElsewhere,
             });
         }
         remains
@@ -174,28 +165,20 @@ impl Tunable for IrqAffinity {
         let (path, spelled, _) = spell_affinity(machine, irq.irq);
         let echo = format!("echo {} > {path}", spelled(&keep_work_off(mask, machine, shield)));
         Some(match &irq.movable {
-            IrqMovability::No(answer) if !is_message(irq) => {
-                let (answer, arrives) = (answer.clone(), RefusedIrq::NotKnown);
-                RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
-            }
-            IrqMovability::No(answer) if !mask.intersects(&shield.housekeeping) => {
-                let (answer, arrives) = (answer.clone(), RefusedIrq::OwnRequests);
-                RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
-            }
-            IrqMovability::No(answer)
-                if preparable(machine, shield).is_subset(&machine.isolation.managed_irq) =>
-            {
-                let answer = answer.clone();
-                RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
-            }
-            IrqMovability::No(answer) if !may_know_flag(&machine.kernel) => {
-                let (answer, arrives) =
-                    (answer.clone(), RefusedIrq::ServesOthers { cpus: mask.clone() });
-                RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives })
-            }
-            IrqMovability::No(_) => {
-                let how = managed_irq(machine, shield);
-                RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Boot, how })
+            IrqMovability::No(answer) => {
+                let (answer, arrives) = (answer.clone(), arrival(irq, shield));
+                let prepared = preparable(machine, shield);
+                let managed = prepared.is_subset(&machine.isolation.managed_irq);
+                match arrives {
+                    RefusedIrq::ServesOthers { .. } if managed => {
+                        RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
+                    }
+                    RefusedIrq::ServesOthers { .. } if may_know_flag(&machine.kernel) => {
+                        let how = managed_irq(machine, shield);
+                        RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Boot, how })
+                    }
+                    _ => RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives }),
+                }
             }
             IrqMovability::Yes if on_shield => {
                 RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how: echo })
@@ -246,24 +229,42 @@ fn warn_untried(machine: &Machine, shield: &Shield) -> Option<PlanWarning> {
     (count > 0).then_some(PlanWarning::IrqsUntried { count })
 }
 
-/// Whether an interrupt is a message of a device, as managed interrupts are: the kernel spreads the
+/// What a refused interrupt serves. Managed ones are messages of a device: the kernel spreads the
 /// queues of devices that request it (pci_alloc_irq_vectors_affinity() in drivers/pci/msi/api.c,
 /// 6.12). That a refused message interrupt is managed is a guess, but a good one.
-fn is_message(irq: &Irq) -> bool {
-    irq.chip.contains("MSI")
+fn arrival(irq: &Irq, shield: &Shield) -> RefusedIrq {
+    let cpus = irq.affinity.clone().unwrap_or_default();
+    match (irq.chip.contains("MSI"), cpus.intersects(&shield.housekeeping)) {
+        (true, true) => RefusedIrq::ServesOthers { cpus },
+        (true, false) => RefusedIrq::OwnRequests,
+        (false, _) => RefusedIrq::NotKnown,
+    }
 }
 
-/// The boot parameter that sends managed interrupts to other CPUs of their masks. One `isolcpus=`
-/// has all flags: `domain` too where the line has it, or where it takes the place of `nohz_full=`,
-/// unless the kernel then refuses the shield's partition.
+/// The boot parameter that sends managed interrupts to other CPUs of their masks. Kernels before
+/// 5.18 have one list for this and `nohz_full=`. Where the kernel has no `nohz_full=`, `domain`
+/// takes its place.
 fn managed_irq(machine: &Machine, shield: &Shield) -> String {
-    let isolation = &machine.isolation;
-    let cpus = isolation.managed_irq.union(&preparable(machine, shield));
-    let isolates = !isolation.isolcpus_domain.is_empty() || machine.can_stop_tick() == Some(false);
-    match isolates && !machine.may_refuse_partition(machine.kernel.version) {
-        true => format!("isolcpus=domain,managed_irq,{}", cpus.union(&isolation.isolcpus_domain)),
-        false => format!("isolcpus=managed_irq,{cpus}"),
-    }
+    let Machine { kernel, isolation, .. } = machine;
+    let one_list = kernel.version.is_some_and(|version| version < LIST_PER_ISOLATION);
+    let nohz_full = isolation.nohz_full.clone().filter(|_| one_list).unwrap_or_default();
+    let cpus = isolation.managed_irq.union(&preparable(machine, shield)).union(&nohz_full);
+    let line = kernel.cmdline.as_deref().unwrap_or_default();
+    let isolates = machine.can_stop_tick() == Some(false);
+    let flags = (isolates, machine.may_refuse_partition(kernel.version));
+    managed_irq_word(line, &cpus, machine.topology.possible.last(), flags)
+}
+
+/// Whether managed interrupts that also serve other CPUs reach CPUs that a boot can prepare.
+pub fn reaches_managed(machine: &Machine, shield: &Shield) -> bool {
+    let prepared = preparable(machine, shield);
+    let reaches = |irq: &Irq| {
+        let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
+        let shared = matches!(arrival(irq, shield), RefusedIrq::ServesOthers { .. });
+        let refused = matches!(irq.movable, IrqMovability::No(_)) && !irq.actions.is_empty();
+        refused && shared && place.is_some_and(|at| at.intersects(&prepared))
+    };
+    !prepared.is_subset(&machine.isolation.managed_irq) && machine.irqs.iter().any(reaches)
 }
 
 /// Whether a kernel has the flag `managed_irq`, as far as its version and configuration show it.

@@ -42,6 +42,7 @@ pub use boot::{BootFacts, CLOCKSOURCE_WATCHDOG, NOHZ_FULL, RCU_NOCBS};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
 pub use cpuset::foreign_partition;
 pub use explained::of_file;
+pub use irq_affinity::reaches_managed;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::remedy;
 pub use remedy_answer::RemedyAnswer;

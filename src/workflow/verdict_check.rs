@@ -4,7 +4,9 @@ use super::WorkContext;
 use super::boot_parameters::{BootOptions, BootOrder, plan_boot_of, preview_boot};
 use super::machine_survey::survey_machine;
 use super::shield_options::ShieldOptions;
+use crate::boot::parameters::{ParameterOffer, named};
 use crate::change::EffectTime;
+use crate::documents::boot::BootPlan;
 use crate::documents::count_text::joined;
 use crate::documents::evidence::{Verdict, VerdictState};
 use crate::documents::machine::Machine;
@@ -58,57 +60,43 @@ fn has_remedy(verdict: &Verdict, when: EffectTime) -> bool {
     remedies(verdict, when).next().is_some()
 }
 
-/// How this machine gets the boot parameters of the remedies: the command that writes them, that
-/// shows the steps by hand, or why neither can. `machine` is the survey, if there was one.
+/// How this machine gets the boot parameters of the remedies: the command that writes them, or
+/// that shows what keeps it from that. `machine` is the survey, if there was one.
 #[must_use]
-pub fn boot_hint(work: &WorkContext<'_>, verdict: &Verdict, machine: Option<&Machine>) -> String {
+pub fn boot_hint(work: &WorkContext<'_>, verdict: &Verdict, machine: Option<Machine>) -> String {
+    let machine = machine.unwrap_or_else(|| survey_machine(&work.host, &work.store));
     let words: BTreeSet<&str> =
         remedies(verdict, EffectTime::Boot).map(|it| it.how.as_str()).collect();
     let lists = words.iter().filter_map(|word| {
         let (_, value) = word.split_once('=')?;
         split_isolcpus(value).1.parse().ok()
     });
-    let listed = lists.fold(CpuSet::new(), |all, cpus| all.union(&cpus));
-    let cpus = match listed.is_empty() {
-        true => verdict.cpus.iter().map(|cpu| cpu.cpu).collect(),
-        false => listed,
+    // What was prepared stays so.
+    let prepared = machine.isolation.nohz_full.clone().unwrap_or_default();
+    let mut cpus = lists.fold(prepared, |all, cpus: CpuSet| all.union(&cpus));
+    if cpus.is_empty() {
+        cpus = verdict.cpus.iter().map(|cpu| cpu.cpu).collect();
+    }
+    let asked = remedies(verdict, EffectTime::Boot).filter_map(|it| named(&it.tunable));
+    let asked = asked.filter(|it| matches!(it.offer, ParameterOffer::OnRequest(_)));
+    let on: BTreeSet<String> = asked.map(|it| it.name.to_owned()).collect();
+    let args = on.iter().fold(format!("--cpus {cpus}"), |args, name| format!("{args} --on {name}"));
+    let options = ShieldOptions {
+        cpus: Some(cpus.to_string()),
+        on: on.into_iter().collect(),
+        ..ShieldOptions::default()
     };
-    let surveyed;
-    let machine = match machine {
-        Some(machine) => machine,
-        None => {
-            surveyed = survey_machine(&work.host, &work.store);
-            &surveyed
-        }
-    };
-    let mut options = ShieldOptions { cpus: Some(cpus.to_string()), ..ShieldOptions::default() };
-    let plan = |options: &_| plan_boot_of(work, machine, options, &BootOptions::default());
-    let planned = plan(&options).and_then(|planned| {
-        // What it leaves out is written on request.
-        let skipped = planned.skipped.iter().filter(|it| {
-            let mut wanted = remedies(verdict, EffectTime::Boot);
-            (it.reason.is_on_request() || it.reason.is_undecided())
-                && wanted.any(|remedy| remedy.tunable == it.name)
-        });
-        options.on = skipped.map(|it| it.name.clone()).collect();
-        if options.on.is_empty() { Ok(planned) } else { plan(&options) }
-    });
-    let plan = match planned {
-        Ok(plan) => plan,
-        Err(why) => {
-            let words = joined(words, " ");
-            return format!("the rest needs a boot with {words}, but none is possible: {why}");
-        }
-    };
-    let on = options.on.iter().map(|name| format!(" --on {name}"));
-    let args = format!("--cpus {cpus}{}", joined(on, ""));
-    match preview_boot(work, &plan, &BootOrder::trial()) {
-        Ok(Some(_)) => {
+    let plan = plan_boot_of(work, &machine, &options, &BootOptions::default()).ok();
+    let has = |plan: &BootPlan, word| plan.parameters.iter().any(|it| it.word == word);
+    let plan = plan.filter(|plan| words.iter().all(|word| has(plan, *word)));
+    match plan.and_then(|plan| preview_boot(work, &plan, &BootOrder::trial()).ok()) {
+        Some(Some(_)) => {
             format!("to fix the rest, use a trial boot: cpushield boot apply {args} --trial")
         }
-        Ok(None) => "to fix the rest, reboot: the boot files have the parameters".to_owned(),
-        Err(_) => {
-            format!("to fix the rest, boot with other parameters: cpushield boot plan {args}")
+        Some(None) => "to fix the rest, reboot: the boot files have the parameters".to_owned(),
+        None => {
+            let words = joined(words, " ");
+            format!("to fix the rest, boot with {words}: cpushield boot plan {args}")
         }
     }
 }

@@ -235,7 +235,7 @@ impl<'a> VerifySession<'a> {
             WatchProgress::Gathering { .. } if is_silent => {}
             WatchProgress::Gathering { about } => {
                 let about = about.as_secs_f64();
-                bar.show_task(&format!("collecting the results, about {about:.0} s"));
+                bar.show_task(&format!("collecting the results; this takes about {about:.0} s"));
             }
         }
     }

@@ -569,7 +569,7 @@ def attacks():
                 continue
             late = attack.name in ONLY_LATE and state not in (None, "holds")
             # The attack itself sends interrupts. Where both witnesses have them, they are leaks, and the attack is named.
-            named = state == "unknown" or state == "leaks" and "'reason': " in said
+            named = state == "unknown" or state == "leaks" and ("interfered" in said or "disagreement" in said)
             claim(f"{text}: {state}", late or named, said)
 
 

@@ -186,7 +186,7 @@ EVENTS = {
     "hrtimer": r"hrtimer_expire_entry: .*function={name}\b",
     "softirq": r"softirq_entry: vec=\d+ \[action={name}\]",
     "irq": r"irq_handler_entry: irq={number} ",
-    "ipi-call": r"(csd_function_entry: func={name}\b|call_function(_single)?_entry:)",
+    "ipi-call": r"csd_function_entry: func={name}\b" if NAMES_CALLS else r"call_function(_single)?_entry:",
     "ipi-reschedule": r"reschedule_entry:",
     "irq-work": r"irq_work_entry:",
     "timer": r"timer_expire_entry: .*function={name}\b",
@@ -194,7 +194,7 @@ EVENTS = {
 
 
 def long(cpu):
-    """Many activations. A trace instance of this program's own has every foreign row too."""
+    """Many activations. A separate trace instance also records every foreign row."""
     instance = "/sys/kernel/tracing/instances/kit"
     os.mkdir(instance)
 
@@ -222,8 +222,8 @@ def long(cpu):
     strange = rows(document, "unassigned")
     claim("nothing is unassigned", not strange, show(document))
     for (cause, culprit), said in rows(document, "foreign").items():
-        name, number = re.fullmatch(r"(?:IRQ (?=\d))?(.*?)(?: \((\d+)\))?", culprit).groups()
-        pattern = EVENTS.get(cause, "(?!)").format(name=re.escape(name), number=number or r"\d+")
+        irq, name, number = re.fullmatch(r"(?:IRQ (\d+) )?(.*?)(?: \((\d+)\))?", culprit).groups()
+        pattern = EVENTS.get(cause, "(?!)").format(name=re.escape(name), number=irq or number)
         seen = len(re.findall(pattern, text))
         claim(f"foreign {cause} {culprit}: {said}, in the trace {seen}", seen >= said, show(document))
     print("# " + show(document).replace("\n", "\n# "), flush=True)

@@ -31,7 +31,7 @@ const TRIAL: &str = "a-cpushield-trial-";
 /// The first line of our own entries.
 const MARK: &str = "# Made by cpushield; `cpushield boot undo` removes it.\n";
 
-static LINES: CmdlineFileLoader = CmdlineFileLoader {
+pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "bls",
     files: list_files,
     parse,
@@ -184,10 +184,6 @@ impl LoaderFiles for BlsLoader {
 
     fn creates(&self, path: &str) -> bool {
         is_ours(path) || path == kernel_install_hook::PATH
-    }
-
-    fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
-        LINES.check_round_trip(bytes, words);
     }
 }
 

@@ -308,8 +308,4 @@ pub trait LoaderFiles {
     fn creates(&self, _path: &str) -> bool {
         false
     }
-
-    /// Parses bytes as one of its files, adds words, removes them, and asserts that nothing else
-    /// has changed; for fuzzing. A loader without command lines as text has nothing to check.
-    fn check_round_trip(&self, _bytes: &[u8], _words: &[String]) {}
 }

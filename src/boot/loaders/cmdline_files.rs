@@ -189,27 +189,6 @@ impl CmdlineFileLoader {
         }
         (new != text).then(|| new.into_bytes())
     }
-
-    /// Adds words to every line of a text, removes them, and asserts that the text is unchanged.
-    pub(super) fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
-        let Ok(text) = std::str::from_utf8(bytes) else { return };
-        let Ok(parts) = (self.parse)(text) else { return };
-        if parts
-            .iter()
-            .any(|part| line::without(&text[part.args.clone()], words) != text[part.args.clone()])
-        {
-            return;
-        }
-        let mut new = text.to_owned();
-        for part in parts.into_iter().rev() {
-            let args = line::with_words(&text[part.args.clone()], words);
-            new.replace_range(part.args, &args);
-        }
-        if new != text {
-            let back = self.strip_words(new.as_bytes(), words);
-            assert_eq!(back.as_deref(), Some(bytes), "{}", self.name);
-        }
-    }
 }
 
 /// A text with the words added for the chosen kernels.
@@ -253,4 +232,37 @@ pub(super) fn split_key(begin: usize, line: &str) -> (&str, Range<usize>) {
     let from = key_end + (rest.len() - rest.trim_start().len());
     let to = from + line[from..].trim_end().len();
     (&line[key_at..key_end], begin + from..begin + to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{bls, extlinux, raspberry};
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Lines as in these files: keys of each loader, with words, comments and odd ends.
+    fn lines() -> impl Strategy<Value = String> {
+        let line = "[ \t]{0,2}(options|title|linux|append|APPEND|label|kernel|#)?[ =\t]{0,2}\
+                    [a-z0-9=,\" .\\-/]{0,40}\r?\n?";
+        proptest::collection::vec(line, 0..8).prop_map(|lines| lines.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn words_that_are_added_and_stripped_leave_the_text(text in lines()) {
+            let words = ["nohz_full=2-3".to_owned()];
+            for files in [&bls::LINES, &extlinux::LINES, &raspberry::LINES] {
+                let Ok(parts) = (files.parse)(&text) else { continue };
+                let mut new = text.clone();
+                for part in parts.into_iter().rev() {
+                    let args = line::with_words(&text[part.args.clone()], &words);
+                    new.replace_range(part.args, &args);
+                }
+                if new != text {
+                    let back = files.strip_words(new.as_bytes(), &words);
+                    prop_assert_eq!(back.as_deref(), Some(text.as_bytes()), "{}", files.name);
+                }
+            }
+        }
+    }
 }

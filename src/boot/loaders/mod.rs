@@ -31,16 +31,6 @@ use super::error::BootError;
 use crate::registry::{self, RegistryEntry};
 use cpushield_linux::Host;
 
-/// Parses bytes as a file of each loader that has command lines as text, adds words, removes them,
-/// and checks that nothing else has changed; for fuzzing.
-///
-/// # Panics
-/// Something else has changed.
-pub fn check_round_trip(bytes: &[u8]) {
-    let words = ["nohz_full=2-3".to_owned()];
-    LOADERS.iter().for_each(|loader| loader.check_round_trip(bytes, &words));
-}
-
 impl RegistryEntry for &'static dyn BootLoader {
     fn key(self) -> &'static str {
         self.name()

@@ -32,7 +32,7 @@ const ARGUMENT: &str = "0 tryboot";
 /// Where the firmware shows that flag; older ones do not.
 const FLAG: &str = "/proc/device-tree/chosen/bootloader/tryboot";
 
-static LINES: CmdlineFileLoader = CmdlineFileLoader {
+pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "raspberry-pi",
     files: list_files,
     parse,
@@ -277,10 +277,6 @@ impl LoaderFiles for RaspberryLoader {
 
     fn creates(&self, path: &str) -> bool {
         path.ends_with(TRYBOOT) || path.ends_with(CMDLINE)
-    }
-
-    fn check_round_trip(&self, bytes: &[u8], words: &[String]) {
-        LINES.check_round_trip(bytes, words);
     }
 }
 

@@ -109,9 +109,9 @@ pub(super) const DOMAIN: KernelParameter = KernelParameter {
 Takes the CPUs out of the scheduling domains: the kernel places no task there and moves none there.
 Only a program that requests such a CPU runs on it. This is the method of the LinuxCNC wiki.
 cpushield proposes it for kernels without CONFIG_NO_HZ_FULL, such as most RTAI kernels (for one core
-unless you name CPUs). It does not where the kernel then refuses the shield's partition. It does
-for kernels with RTAI or Xenomai whose configuration is not installed. cpushield writes no
-`nohz_full=` for these kernels unless you request it.
+unless you name CPUs). But it does not propose it where the kernel would refuse the shield's
+partition. It also proposes it for kernels with RTAI or Xenomai whose configuration is not
+installed. cpushield writes no `nohz_full=` for these kernels unless you request it.
 
 It is written without a flag, which every kernel reads as `domain`; flags came with 4.15.
 
@@ -239,7 +239,9 @@ Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_af
 kernel/irq/manage.c, the drivers that pass PCI_IRQ_AFFINITY (6.12).",
     removes: &[Cause::Irq],
     risk: Risk::Low,
-    offer: ParameterOffer::ForManagedIrqs("only where managed interrupts reach shielded CPUs"),
+    offer: ParameterOffer::ForManagedIrqs(
+        "where managed interrupts reach shielded CPUs, unless a boot entry has another isolcpus=",
+    ),
     kernels: ParameterKernels {
         needs: &["CONFIG_CPU_ISOLATION"],
         flag_since: Some(first_releases::MANAGED_IRQ_FLAG),

@@ -7,7 +7,6 @@ use crate::documents::plan::BootLine;
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use serde::Serialize;
-use std::borrow::Cow;
 use std::fmt;
 
 /// Something that is wrong with the command line of the running kernel.
@@ -285,10 +284,10 @@ impl LintFinding {
 
     /// What to do.
     #[must_use]
-    pub fn advice(&self) -> Cow<'static, str> {
+    pub fn advice(&self) -> String {
         match self {
-            LintFinding::NoPartition { cpus, boot, .. } => boot.advice(cpus).into(),
-            _ => self.fixed_advice().into(),
+            LintFinding::NoPartition { cpus, boot, .. } => boot.advice(cpus),
+            _ => self.fixed_advice().to_owned(),
         }
     }
 
@@ -323,7 +322,9 @@ impl LintFinding {
             LintFinding::Repeated { .. } => "keep one of them",
             LintFinding::Overridden { .. } => "keep only the word that you want",
             LintFinding::Ineffective { .. } => "remove one of the two",
-            LintFinding::NoPartition { .. } | LintFinding::NoCpusets { .. } => "remove the word",
+            LintFinding::NoPartition { .. } | LintFinding::NoCpusets { .. } => {
+                "remove cpuset from this list"
+            }
             LintFinding::OtherValue { .. } => {
                 "look for the reason in the kernel's log, or find the program that changed the file"
             }

@@ -146,11 +146,6 @@ pub enum ParameterSkipReason {
         /// Its name for `--on`.
         name: &'static str,
     },
-    /// Another `isolcpus=` is on the line of a kernel, and only one word can have the flags.
-    OtherIsolcpus {
-        /// That word.
-        word: String,
-    },
     /// Neither the configuration nor the name of a kernel decides whether it has it.
     Undecided {
         /// Its name for `--on`.
@@ -201,11 +196,6 @@ impl fmt::Display for ParameterSkipReason {
                 )
             }
             ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
-            ParameterSkipReason::OtherIsolcpus { word } => write!(
-                f,
-                "{word} is on the kernel command line; one isolcpus= must have all flags, so add \
-                 managed_irq to it where it is missing"
-            ),
             ParameterSkipReason::Undecided { name } => write!(
                 f,
                 "unknown: the kernel's configuration is not installed, and its version does not \

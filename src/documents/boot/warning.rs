@@ -6,7 +6,6 @@ use crate::with_text;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::{LIST_PER_ISOLATION, ONE_ISOLATION_LIST};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::fmt;
 
 /// What the user should know before boot files are changed.
@@ -103,7 +102,7 @@ pub enum BootWarning {
 impl BootWarning {
     /// What to do, where that is known.
     #[must_use]
-    pub fn advice(&self) -> Option<Cow<'static, str>> {
+    pub fn advice(&self) -> Option<String> {
         match self {
             BootWarning::LaterKernelsLeftOut => {
                 let advice =

@@ -36,14 +36,11 @@ pub enum BootAdviceReason {
     },
     /// RCU callbacks run in threads elsewhere.
     CallbacksElsewhere {
-        /// The same.
+        /// Whether the kernel is known to have the parameter.
         known: bool,
     },
     /// Managed interrupts go to other CPUs.
-    ManagedIrqsElsewhere {
-        /// The same.
-        known: bool,
-    },
+    ManagedIrqsElsewhere,
 }
 
 impl fmt::Display for BootAdviceReason {
@@ -58,14 +55,17 @@ impl fmt::Display for BootAdviceReason {
             BootAdviceReason::CallbacksElsewhere { known } => {
                 (*known, "rcu-nocbs", "RCU callbacks then run in threads on the housekeeping CPUs")
             }
-            BootAdviceReason::ManagedIrqsElsewhere { known } => (
-                *known,
-                "isolcpus-managed-irq",
+            BootAdviceReason::ManagedIrqsElsewhere => (
+                true,
+                "",
                 "managed interrupts that also serve housekeeping CPUs then go only to those",
             ),
         };
         if !known {
-            write!(f, "it is unknown whether the kernel has it (--on {name} writes it anyway); ")?;
+            write!(
+                f,
+                "it is unknown whether the kernel supports this parameter (--on {name} writes it anyway); "
+            )?;
         }
         f.write_str(text)
     }

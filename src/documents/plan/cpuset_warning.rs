@@ -102,7 +102,9 @@ impl BootLine {
 
     /// What to do about `isolcpus=` with these CPUs.
     pub(crate) fn advice(self, cpus: &CpuSet) -> String {
-        let mut advice = "remove isolcpus= from the boot loader's configuration".to_owned();
+        let mut advice =
+            "remove isolcpus= (or only its flag domain) from the boot loader's configuration"
+                .to_owned();
         if self.wants_nohz_full {
             advice +=
                 &format!(", and boot with nohz_full= instead: cpushield boot plan --cpus {cpus}");

@@ -5,7 +5,7 @@ use super::{make_plan, words};
 use crate::recordings::{self, own};
 use cpushield::boot::lint::lint;
 use cpushield::boot::plan::BootRequest;
-use cpushield::plan::{BootAdvice, plan};
+use cpushield::plan::{BootAdvice, BootAdviceReason, plan};
 use cpushield::policy::ShieldRequest;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_plan_blocks;
@@ -155,9 +155,12 @@ fn the_boot_plan_writes_what_the_plan_names() {
         let mut shield = ShieldRequest { cpus, ..ShieldRequest::default() };
         for BootAdvice { reason, .. } in &plan.boot {
             // What is unknown is written on request, and the plan says so.
-            let reason = reason.to_string();
-            let on = reason.split_once("--on ").and_then(|(_, on)| on.split_once(" writes"));
-            shield.tunables.extend(on.map(|(name, _)| (name.to_owned(), true)));
+            let name = match reason {
+                BootAdviceReason::TickStops { known: false, .. } => "nohz-full",
+                BootAdviceReason::CallbacksElsewhere { known: false } => "rcu-nocbs",
+                _ => continue,
+            };
+            shield.tunables.insert(name.to_owned(), true);
         }
         let request = BootRequest { shield, ..BootRequest::default() };
         let Ok(boot) = make_plan(&host, &request) else { continue };
@@ -176,8 +179,14 @@ fn the_commands_say_the_same_about_isolcpus() {
     for (release, line, open, expected) in [
         ("6.12.9-rt", "ro isolcpus=3", true, "isolcpus=managed_irq,3"),
         ("6.12.9-rt", "ro isolcpus=managed_irq,domain,3", true, "isolcpus=managed_irq,3"),
-        ("6.12.9-rt", "ro nohz_full=3 isolcpus=nohz,3", false, "isolcpus=managed_irq,3"),
-        ("6.6.9-rt", "ro isolcpus=3", false, "add managed_irq to it"),
+        (
+            "6.12.9-rt",
+            "ro isolcpus=nohz,3",
+            false,
+            "isolcpus=nohz,3  with  isolcpus=nohz,managed_irq,3",
+        ),
+        ("6.6.9-rt", "ro isolcpus=3", false, "isolcpus=3  with  isolcpus=domain,managed_irq,3"),
+        ("6.18.1", "ro isolcpus=nohz,2", false, "isolcpus=nohz,2  with  isolcpus=managed_irq,2-3"),
         ("6.18.1", "ro isolcpus=managed_irq,3", false, "isolcpus=managed_irq,3"),
         ("5.4.1", "ro", false, "isolcpus-nohz, isolcpus-managed-irq, "),
     ] {
@@ -238,15 +247,20 @@ fn a_cpu_of_the_present_list_is_left_out_with_the_reason() {
 }
 
 #[test]
-fn the_instructions_also_remove_the_words_that_a_note_advises_to_remove() {
+fn the_instructions_replace_or_remove_the_words_that_a_note_advises_to_remove() {
     let (_, text) = plan_for("6.12-rt-numa", ShieldRequest::default());
-    let advice = "remove isolcpus= from the boot loader's configuration";
+    let advice = "remove isolcpus= (or only its flag domain) from the boot loader's";
     assert!(text.contains(advice), "{text}");
     // Its flag managed_irq stays.
     let (_, steps) = text.split_once("replace:").unwrap();
     let step = "    isolcpus=managed_irq,domain,6-7  with  isolcpus=managed_irq,1-3,5-7";
     assert_eq!(steps.lines().nth(1).map(str::trim_start), Some(step.trim_start()), "{text}");
     assert!(!steps.contains("remove these words"), "{text}");
+    let tunables = [("isolcpus-managed-irq".to_owned(), false)].into();
+    let (_, text) =
+        plan_for("6.12-rt-numa", ShieldRequest { tunables, ..ShieldRequest::default() });
+    let (_, steps) = text.split_once("remove these words").unwrap();
+    assert!(steps.lines().nth(1).unwrap().contains("isolcpus="), "{text}");
 }
 
 #[test]

@@ -32,18 +32,21 @@ const ROOTS: [&CStr; 3] = [
 /// kernel/tracepoint.c, 6.12).
 pub fn close_in_child(host: &Host, files: Vec<File>, instances: &[String]) {
     let kept: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
-    // It ends when this process has closed its own files: the last one to close them waits.
+    // It ends when this process has closed its files: the last process that closes them waits.
     let gate = io::pipe().ok();
-    let wait = gate.as_ref().map_or(-1, |(reader, _)| reader.as_raw_fd());
+    let (wait, held) =
+        gate.as_ref().map_or((-1, -1), |(reader, writer)| (reader.as_raw_fd(), writer.as_raw_fd()));
     let open = host.list("/proc/self/fd").unwrap_or_default();
     let open = open.iter().filter_map(|fd| fd.parse().ok());
-    let others: Vec<i32> = open.filter(|fd| !kept.contains(fd) && *fd != wait).collect();
+    let others: Vec<i32> =
+        open.filter(|fd| !kept.contains(fd) && ![wait, held].contains(fd)).collect();
     let dirs: Vec<CString> =
         instances.iter().filter_map(|dir| CString::new(dir.as_str()).ok()).collect();
     let cpus = sched::affinity(0).ok();
     let prepare = || {
         // SAFETY: system calls only. The files are copies that nothing in the child uses.
         unsafe {
+            libc::close(held);
             for fd in &others {
                 libc::close(*fd);
             }

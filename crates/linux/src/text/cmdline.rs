@@ -108,6 +108,38 @@ pub struct Isolcpus {
     pub unknown: Vec<String>,
 }
 
+impl Isolcpus {
+    /// The word with these flags, without those that no released kernel has.
+    #[must_use]
+    pub fn word(&self) -> String {
+        let flags =
+            [(self.nohz, "nohz,"), (self.domain, "domain,"), (self.managed_irq, "managed_irq,")];
+        let flags: String = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect();
+        format!("isolcpus={flags}{}", self.cpus)
+    }
+}
+
+/// The `isolcpus=` that sends managed interrupts away from these CPUs. One word has all flags, so
+/// it has those of the line too, and `domain` if it `isolates`; never where the kernel `refuses` a
+/// partition of such CPUs. `nohz` stays for the same CPUs only: for others, `nohz_full=` is needed,
+/// which must have the same list. `last` is the highest possible CPU.
+#[must_use]
+pub fn managed_irq_word(
+    line: &str,
+    cpus: &CpuSet,
+    last: Option<usize>,
+    (isolates, refuses): (bool, bool),
+) -> String {
+    let params = parse(line);
+    let present = values(&params, "isolcpus").next();
+    let mut word = present.and_then(|it| isolcpus(it, last).ok()).unwrap_or_default();
+    word.nohz &= cpus.is_subset(&word.cpus);
+    word.domain = (word.domain || isolates) && !refuses;
+    word.managed_irq = true;
+    word.cpus = word.cpus.union(cpus);
+    word.word()
+}
+
 /// Splits the value of `isolcpus=` into its flags, known or not, and the list after them.
 #[must_use]
 pub fn split_isolcpus(value: &str) -> (Vec<&str>, &str) {
