@@ -188,7 +188,8 @@ EVENTS = {
     "irq": r"irq_handler_entry: irq={number} ",
     "ipi-call": r"csd_function_entry: func={name}\b" if NAMES_CALLS else r"call_function(_single)?_entry:",
     "ipi-reschedule": r"reschedule_entry:",
-    "irq-work": r"irq_work_entry:",
+    "ipi-irq-work": r"irq_work_entry:",
+    "workqueue": r"(workqueue_execute_start: .*function {name}\b|sched_switch: .*next_comm={name} )",
     "timer": r"timer_expire_entry: .*function={name}\b",
 }
 
@@ -204,7 +205,8 @@ def long(cpu):
 
     put(f"per_cpu/cpu{cpu}/buffer_size_kb", "131072")
     put("tracing_cpumask", f"{1 << cpu:x}")
-    for event in ["sched/sched_switch", "timer/hrtimer_expire_entry", "timer/timer_expire_entry", "irq", "irq_vectors"]:
+    for event in ["sched/sched_switch", "timer/hrtimer_expire_entry", "timer/timer_expire_entry", "irq", "irq_vectors",
+                  "workqueue/workqueue_execute_start"]:
         put(f"events/{event}/enable", "1")
     if NAMES_CALLS:
         put("events/csd/csd_function_entry/enable", "1")
@@ -222,8 +224,8 @@ def long(cpu):
     strange = rows(document, "unassigned")
     claim("nothing is unassigned", not strange, show(document))
     for (cause, culprit), said in rows(document, "foreign").items():
-        irq, name, number = re.fullmatch(r"(?:IRQ (\d+) )?(.*?)(?: \((\d+)\))?", culprit).groups()
-        pattern = EVENTS.get(cause, "(?!)").format(name=re.escape(name), number=irq or number)
+        irq, name, number = re.fullmatch(r"(?:IRQ (\d+) )?([^,]*?)(?: \((\d+)\)|, .*)?", culprit).groups()
+        pattern = EVENTS.get(cause, "(?!)").format(name=re.escape(name), number=irq or number or r"\d+")
         seen = len(re.findall(pattern, text))
         claim(f"foreign {cause} {culprit}: {said}, in the trace {seen}", seen >= said, show(document))
     print("# " + show(document).replace("\n", "\n# "), flush=True)
