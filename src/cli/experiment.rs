@@ -9,8 +9,6 @@ use crate::failure::Failure;
 use crate::report::{experiment as report, option_search};
 use crate::ui::Ui;
 use crate::workflow::WorkContext;
-use crate::workflow::between::{self, BetweenDryRun, BetweenRequest};
-use crate::workflow::between_ends::MeasuredEnd;
 use crate::workflow::minimize::{self, MinimizeRequest};
 use crate::workflow::run_experiment::{self, ExperimentFile, ExperimentResults, RebootPermission};
 use std::path::PathBuf;
@@ -23,22 +21,20 @@ use std::path::PathBuf;
 /// the end, the machine is back in its original state.
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("what").required(true))]
-#[command(group = clap::ArgGroup::new("subject"))]
-#[command(group = clap::ArgGroup::new("search"))]
 #[command(group = clap::ArgGroup::new("goal"))]
 pub struct ExperimentArgs {
     /// TOML file with the rows and columns
-    #[arg(value_name = "FILE", groups = ["what", "subject"])]
+    #[arg(value_name = "FILE", group = "what")]
     file: Option<PathBuf>,
     /// Only show the order, the duration and the number of reboots
-    #[arg(long, requires = "subject", conflicts_with_all = OF_RUNS)]
+    #[arg(long, requires = "file", conflicts_with_all = OF_RUNS)]
     dry_run: bool,
     /// Reboot the machine automatically for rows with kernel parameters; without this option, those
     /// rows are skipped
-    #[arg(long, requires = "subject", conflicts_with_all = OF_RUNS)]
+    #[arg(long, requires = "file", conflicts_with_all = OF_RUNS)]
     reboot: bool,
     /// Write the results as JSON to this file at the end
-    #[arg(long, short, value_name = "FILE", requires = "subject", conflicts_with_all = OF_RUNS)]
+    #[arg(long, short, value_name = "FILE", requires = "file", conflicts_with_all = OF_RUNS)]
     #[arg(value_parser = input::output_file())]
     output: Option<PathBuf>,
     /// Find a minimal set of a row's options that meets the goal (--max or --max-entries)
@@ -46,31 +42,16 @@ pub struct ExperimentArgs {
     /// Each option is left out once: first kernel parameters, then tunables, the riskiest first.
     /// Each configuration is measured until a sequential test decides whether it meets the goal.
     /// Passes repeat until no single remaining option can be left out.
-    #[arg(long, requires = "file", requires = "goal", group = "search")]
+    #[arg(long, requires = "file", requires = "goal")]
     minimize: bool,
     /// The row that --minimize starts from [default: the last row that can be measured]
     #[arg(long, value_name = "NAME", requires = "minimize")]
     row: Option<String>,
-    /// List the differences between two documents and bisect those that cpushield can set (--max or
-    /// --max-entries)
-    ///
-    /// GOOD met the goal and BAD missed it. Both are files that `latency`, `verify`, `experiment`
-    /// or `report` saved with --json. LABEL=FILE selects a row of an experiment or a label of a
-    /// report. First, both configurations are measured again. Differences that cannot be set on
-    /// this machine are only listed.
-    #[arg(
-        long,
-        value_names = ["GOOD", "BAD"],
-        num_args = 2,
-        requires = "goal",
-        groups = ["what", "subject", "search"]
-    )]
-    between: Option<Vec<String>>,
     /// Goal: no latency longer than this
-    #[arg(long, value_name = "TIME", group = "goal", requires = "search", value_parser = input::span_ns)]
+    #[arg(long, value_name = "TIME", group = "goal", requires = "minimize", value_parser = input::span_ns)]
     max: Option<u64>,
     /// Goal: at most N kernel entries per measurement on each measured CPU
-    #[arg(long, value_name = "N", group = "goal", requires = "search", value_parser = input::amount)]
+    #[arg(long, value_name = "N", group = "goal", requires = "minimize", value_parser = input::amount)]
     max_entries: Option<u64>,
     /// Resume an interrupted run
     #[arg(long, group = "what")]
@@ -100,13 +81,9 @@ pub(super) const HELP: HelpTail = HelpTail {
         ("cpushield experiment lathe.toml --reboot -o result.json", "measure across reboots"),
         ("cpushield experiment --status", "show the results so far"),
         ("cpushield experiment lathe.toml --minimize --max 20us", "find which options are needed"),
-        (
-            "cpushield experiment --between good.json bad.json --max 20us",
-            "find which difference makes BAD miss the goal",
-        ),
     ],
     exit_codes: &[
-        ("0", "success: complete results, the options found, or a list of differences"),
+        ("0", "success: complete results, or the options found"),
         ("1", "the search ended without a set of options that meets the goal"),
         USAGE,
         ("3", "failure; the message says whether all changes were undone"),
@@ -124,11 +101,6 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &ExperimentArgs) -> Result<(), Fa
         false => global.open_live(ui)?,
     };
     let reboot = if args.reboot { RebootPermission::Granted } else { RebootPermission::Denied };
-    if let (Some([good, bad]), Some(goal)) = (args.between.as_deref(), args.goal()) {
-        let files = work.host.user_files();
-        let (good, bad) = (MeasuredEnd::read(&files, good)?, MeasuredEnd::read(&files, bad)?);
-        return run_between(&work, args, &BetweenRequest { good, bad, goal, reboot });
-    }
     let results = match &args.file {
         Some(file) => {
             let file = ExperimentFile::read(&work.host.user_files(), file)?;
@@ -164,23 +136,6 @@ fn run_minimize(
         return show(ui, &dry_run, || option_search::dry_run_blocks(&dry_run));
     }
     finish(ui, minimize::start(work, request, args.output.as_deref())?)
-}
-
-fn run_between(
-    work: &WorkContext<'_>,
-    args: &ExperimentArgs,
-    request: &BetweenRequest,
-) -> Result<(), Failure> {
-    let ui = work.ui;
-    if !args.dry_run {
-        return finish(ui, between::start(work, request, args.output.as_deref())?);
-    }
-    match between::dry_run(work, request)? {
-        BetweenDryRun::List(results) => show_results(ui, &results),
-        BetweenDryRun::Search(dry_run) => {
-            show(ui, &dry_run, || option_search::dry_run_blocks(&dry_run))
-        }
-    }
 }
 
 /// Shows results, if there are any, and fails where a search found nothing.

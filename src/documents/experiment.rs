@@ -1,13 +1,11 @@
 //! The [`Experiment`] document: rows are configurations, columns are measurements, and each cell
 //! has the figures of every repetition.
 
-mod difference;
 mod dry_run;
 mod reason;
 mod row_boot;
 mod row_isolation;
 
-pub use difference::{Difference, DifferenceRole, DifferenceSubject, ListedReason};
 pub(crate) use dry_run::SCHEMA as DRY_RUN_SCHEMA;
 pub use dry_run::{BootPeriod, DryRun, DryRunRow};
 pub use reason::{

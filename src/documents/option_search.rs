@@ -1,4 +1,4 @@
-//! [`OptionSearch`]: the results of `experiment --minimize` and `--between`. Plain data.
+//! [`OptionSearch`]: the results of `experiment --minimize`. Plain data.
 
 mod decision;
 mod dry_run;
@@ -9,11 +9,9 @@ pub use decision::{GoalDecision, GoalTally, SequentialTest};
 pub(crate) use dry_run::SCHEMA as DRY_RUN_SCHEMA;
 pub use dry_run::SearchDryRun;
 pub use end::SearchEnd;
-pub use option::{FixedOption, FixedReason, SearchGoal, SearchKind, SearchOption};
+pub use option::{FixedOption, FixedReason, SearchGoal, SearchOption};
 
-use super::experiment::{
-    Difference, ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState,
-};
+use super::experiment::{ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -32,8 +30,8 @@ pub struct OptionSearch {
     pub name: String,
     /// The version of cpushield that ran it.
     pub version: String,
-    /// What it looks for.
-    pub search: SearchKind,
+    /// The row with all options.
+    pub row: String,
     /// Whether it is unfinished, finished or stopped.
     pub state: ExperimentState,
     /// When it started, in seconds since 1970.
@@ -59,8 +57,6 @@ pub struct OptionSearch {
     pub options: Vec<OptionFate>,
     /// What was not varied.
     pub fixed: Vec<FixedOption>,
-    /// What differs between the two documents; empty without two documents.
-    pub differences: Vec<Difference>,
     /// Each configuration that was measured, in order, with its decision.
     pub trials: Vec<SearchTrial>,
     /// How the search ended; `None` while it is unfinished and when it was stopped.

@@ -13,12 +13,11 @@
 //! `tests/recorded/experiment.rs` kills a simulated machine at every action and every write.
 //! `results.rs` makes the document from the journal and the measurements.
 //!
-//! `--minimize` and `--between` are searches (`src/experiment/search/`). The next configuration
+//! `--minimize` is a search (`src/experiment/search/`). The next configuration
 //! follows from the earlier measurements: `subset.rs` (pure) replays them and says which set of
 //! options is measured next, and `sequential.rs` (pure) decides about a set. `run.rs` makes steps
 //! of them for the journal and the `ExperimentMachine` of an experiment, so a search resumes as an
 //! experiment does. `tests/recorded/minimize/` plants the truth on a simulated machine.
-//! `src/workflow/between_ends.rs` reads what two documents say about a configuration.
 
 pub mod journal;
 mod judge;

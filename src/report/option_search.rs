@@ -1,5 +1,4 @@
-//! [`OptionSearch`] and its dry run → blocks: what was found, the evidence for each option, and
-//! what differs between two documents. Pure.
+//! [`OptionSearch`] and its dry run → blocks: what was found, and the evidence for each option. Pure.
 
 use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,
@@ -7,10 +6,10 @@ use super::blocks::{
 use super::experiment::{environment, long_span};
 use super::table::span;
 use crate::documents::count_text::{joined, many};
-use crate::documents::experiment::{Difference, DifferenceRole, ExperimentRow, ExperimentState};
+use crate::documents::experiment::{ExperimentRow, ExperimentState};
 use crate::documents::option_search::{
     FixedOption, GoalDecision, OptionFate, OptionSearch, OptionState, SearchDryRun, SearchEnd,
-    SearchGoal, SearchKind, SearchTrial, SequentialTest,
+    SearchGoal, SearchTrial, SequentialTest,
 };
 use crate::documents::plan::named;
 
@@ -20,7 +19,6 @@ pub fn blocks(search: &OptionSearch) -> Vec<ReportBlock> {
     let mut lines = vec![headline(search)];
     lines.extend(environment(&search.setup));
     let mut blocks = vec![ReportBlock::Lines(lines)];
-    blocks.extend(differences(&search.differences));
     blocks.push(ReportBlock::Space);
     blocks.push(ReportBlock::Lines(result(search)));
     blocks.extend(options(search).into_block());
@@ -50,7 +48,7 @@ fn headline(search: &OptionSearch) -> TextLine {
         ExperimentState::Stopped => format!("stopped after {}", many(measured, "measurement")),
     };
     let head = TextPart::toned(TextTone::Head, format!("Search {}", search.name));
-    let what = describe_kind(&search.search);
+    let what = describe_row(&search.row);
     let each = span(search.span_ns);
     let rest = match search.trials.is_empty() {
         true => format!(": {what}; goal: {}", search.goal),
@@ -63,11 +61,8 @@ fn headline(search: &OptionSearch) -> TextLine {
     TextLine::of(vec![head, TextPart::new(rest)])
 }
 
-fn describe_kind(kind: &SearchKind) -> String {
-    match kind {
-        SearchKind::Minimize { row } => format!("a minimal set of the options in row {row:?}"),
-        SearchKind::Between { good, bad } => format!("what differs between {good} and {bad}"),
-    }
+fn describe_row(row: &str) -> String {
+    format!("a minimal set of the options in row {row:?}")
 }
 
 /// The options that were found, and what that means.
@@ -78,19 +73,13 @@ fn result(search: &OptionSearch) -> Vec<TextLine> {
     let names: Vec<String> = kept.map(|fate| fate.option.to_string()).collect();
     let (tone, word) = match &search.end {
         None => (TextTone::Doubt, "no result yet".to_owned()),
-        Some(SearchEnd::LeastSet | SearchEnd::Culprits) => (TextTone::Good, names.join(", ")),
-        Some(SearchEnd::SomeUndecided | SearchEnd::CulpritsUndecided) => {
-            (TextTone::Doubt, names.join(", "))
-        }
+        Some(SearchEnd::LeastSet) => (TextTone::Good, names.join(", ")),
+        Some(SearchEnd::SomeUndecided) => (TextTone::Doubt, names.join(", ")),
         Some(SearchEnd::NothingNeeded) => (TextTone::Good, "no option".to_owned()),
-        Some(SearchEnd::Listed { .. }) => (TextTone::Doubt, "not searched for".to_owned()),
         Some(_) => (TextTone::Doubt, "none found".to_owned()),
     };
-    let label = match search.search {
-        SearchKind::Minimize { .. } => "Minimal set: ",
-        SearchKind::Between { .. } => "Culprits: ",
-    };
-    let mut lines = vec![TextLine::of(vec![TextPart::new(label), TextPart::toned(tone, word)])];
+    let mut lines =
+        vec![TextLine::of(vec![TextPart::new("Minimal set: "), TextPart::toned(tone, word)])];
     lines.extend(search.end.iter().map(|end| TextLine::new(end).below()));
     lines
 }
@@ -103,22 +92,16 @@ fn options(search: &OptionSearch) -> Table {
 }
 
 fn option_row(search: &OptionSearch, fate: &OptionFate) -> Vec<TableCell> {
-    let minimizes = matches!(search.search, SearchKind::Minimize { .. });
-    let (tone, word) = match (fate.state, minimizes) {
-        (OptionState::Needed, true) => (TextTone::Head, "needed"),
-        (OptionState::Needed, false) => (TextTone::Bad, "culprit"),
-        (OptionState::LeftOut, true) => (TextTone::Plain, "not needed"),
-        (OptionState::LeftOut, false) => (TextTone::Plain, "not a culprit"),
-        (OptionState::NoAnswer, _) => (TextTone::Doubt, "no answer"),
-        (OptionState::Open, _) => (TextTone::Doubt, "not decided"),
+    let (tone, word) = match fate.state {
+        OptionState::Needed => (TextTone::Head, "needed"),
+        OptionState::LeftOut => (TextTone::Plain, "not needed"),
+        OptionState::NoAnswer => (TextTone::Doubt, "no answer"),
+        OptionState::Open => (TextTone::Doubt, "not decided"),
     };
     let trial = fate.trial.and_then(|index| Some((index + 1, search.trials.get(index)?)));
     let evidence = trial.map_or_else(String::new, |(number, trial)| {
         let figures = describe_trial(&search.goal, trial);
-        match minimizes {
-            true => format!("without it (configuration {number}): {figures}"),
-            false => format!("with its good value (configuration {number}): {figures}"),
-        }
+        format!("without it (configuration {number}): {figures}")
     });
     vec![TableCell::new(&fate.option), TableCell::toned(tone, word), TableCell::new(evidence)]
 }
@@ -176,24 +159,6 @@ fn fixed(fixed: &[FixedOption]) -> Vec<TextLine> {
     fixed.iter().map(|it| TextLine::new(format!("{}: {}", it.option, it.why))).collect()
 }
 
-fn differences(differences: &[Difference]) -> Option<ReportBlock> {
-    let rows = differences.iter().map(|difference| {
-        let tone = match difference.role {
-            DifferenceRole::Tried | DifferenceRole::Symptom => TextTone::Plain,
-            _ => TextTone::Doubt,
-        };
-        vec![
-            TableCell::new(&difference.what),
-            TableCell::known(difference.good.as_deref()),
-            TableCell::known(difference.bad.as_deref()),
-            TableCell::toned(tone, &difference.role),
-        ]
-    });
-    let columns = ["difference", "good", "bad", "role"];
-    let table = Table::new("Differences between the documents", columns, rows.collect());
-    table.with_remarks().into_block()
-}
-
 fn describe_test(test: &SequentialTest) -> String {
     format!(
         "Rule: a configuration meets the goal if at most {:.0} % of its measurements miss it, and \
@@ -229,8 +194,8 @@ fn row_text(row: &ExperimentRow) -> String {
 /// The blocks of the dry run of a search.
 #[must_use]
 pub fn dry_run_blocks(dry_run: &SearchDryRun) -> Vec<ReportBlock> {
-    let SearchDryRun { name, search, goal, cpus, options, .. } = dry_run;
-    let what = describe_kind(search);
+    let SearchDryRun { name, row, goal, cpus, options, .. } = dry_run;
+    let what = describe_row(row);
     let mut lines = vec![
         TextLine::new(format!("Search {name}: {what} on {}; goal: {goal}", named(cpus))),
         TextLine::new(format!(
@@ -241,16 +206,13 @@ pub fn dry_run_blocks(dry_run: &SearchDryRun) -> Vec<ReportBlock> {
         ))
         .below(),
     ];
-    if matches!(search, SearchKind::Minimize { .. }) {
-        lines.push(TextLine::new("1  every option").below());
-        lines.push(TextLine::new("2  no option").below());
-        let options = (3..).zip(options);
-        lines.extend(
-            options.map(|(n, it): (usize, _)| TextLine::new(format!("{n}  without {it}")).below()),
-        );
-    }
+    lines.push(TextLine::new("1  every option").below());
+    lines.push(TextLine::new("2  no option").below());
+    let options = (3..).zip(options);
+    lines.extend(
+        options.map(|(n, it): (usize, _)| TextLine::new(format!("{n}  without {it}")).below()),
+    );
     let mut blocks = vec![ReportBlock::Lines(lines)];
-    blocks.extend(differences(&dry_run.differences));
     blocks.extend(ReportBlock::section("Not varied", fixed(&dry_run.fixed)));
     blocks.push(ReportBlock::Lines(vec![
         TextLine::new(describe_test(&dry_run.test)),

@@ -10,7 +10,7 @@ use crate::change::EffectTime;
 use crate::documents::experiment::ExperimentRow;
 use crate::documents::machine::Machine;
 use crate::documents::option_search::{
-    FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchKind, SearchOption,
+    FixedOption, FixedReason, SearchDryRun, SearchGoal, SearchOption,
 };
 use crate::documents::plan::Plan;
 use crate::experiment::search::{SearchRequest, describe_search};
@@ -81,7 +81,7 @@ fn make_whole_matrix(request: &MinimizeRequest, search: &SearchRequest) -> Resul
 
 /// The configuration with every option.
 pub(super) fn whole_row(search: &SearchRequest) -> ExperimentRow {
-    search.row(&(0..search.options.len()).collect())
+    search.row_with(&(0..search.options.len()).collect())
 }
 
 /// Makes the search of a row. Returns it with the CPUs of the row.
@@ -98,8 +98,7 @@ fn make_search(
     let alone = matrix.with_row(index, base.clone());
     let row_cpus = choose_row_cpus(work, machine, &alone, &file.name)?;
     let Some(row_cpus) = row_cpus.into_iter().next() else { return Err(no_row()) };
-    let words =
-        row.boot.iter().map(|word| SearchOption::Parameter { word: word.clone(), given: true });
+    let words = row.boot.iter().map(|word| SearchOption::Parameter { word: word.clone() });
     let (mut options, mut fixed) = (Vec::new(), Vec::new());
     match reboot {
         RebootPermission::Granted => options.extend(words),
@@ -126,15 +125,13 @@ fn make_search(
             false => failure.hint("name a row with a shield: --row NAME"),
         });
     }
-    let kind = SearchKind::Minimize { row: row.name.clone() };
-    let (goal, differences) = (*goal, Vec::new());
+    let (goal, row) = (*goal, row.name.clone());
     // The search forces these options itself, on or off.
     let forced = list_forced(&base.tunables).collect();
     let mut base = base;
     let shield_stays = !options.iter().any(|option| matches!(option, SearchOption::Tunable { .. }));
     base.tunables.retain(|name, _| !options.contains(&tunable_on(name.clone())));
-    let request =
-        SearchRequest { kind, goal, base, options, forced, shield_stays, fixed, differences };
+    let request = SearchRequest { row, goal, base, options, forced, shield_stays, fixed };
     Ok((request, row_cpus))
 }
 
@@ -164,12 +161,12 @@ fn no_row() -> Failure {
 }
 
 /// The tunables that are forced on.
-pub(super) fn list_forced(tunables: &BTreeMap<String, bool>) -> impl Iterator<Item = String> + '_ {
+fn list_forced(tunables: &BTreeMap<String, bool>) -> impl Iterator<Item = String> + '_ {
     tunables.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone())
 }
 
 fn tunable_on(name: String) -> SearchOption {
-    SearchOption::Tunable { name, on: true }
+    SearchOption::Tunable { name }
 }
 
 fn has_steps(plan: &Plan, tunable: &str) -> bool {
@@ -178,7 +175,7 @@ fn has_steps(plan: &Plan, tunable: &str) -> bool {
 
 /// The tunables that change something, in the order in which they are left out: the riskiest
 /// first, so that the result has the least risk where one of two options is enough.
-pub(super) fn list_tunables(plan: &Plan) -> Vec<String> {
+fn list_tunables(plan: &Plan) -> Vec<String> {
     let names = TUNABLES.iter().rev().map(|tunable| tunable.name());
     let names = names.filter(|name| !BOOKKEEPING.contains(name) && has_steps(plan, name));
     let mut names: Vec<&str> = names.collect();

@@ -50,7 +50,7 @@ pub enum SavedDocument {
     Comparison(Box<Comparison>),
     /// `experiment --json`.
     Experiment(Box<Experiment>),
-    /// `experiment FILE --minimize --json` and `experiment --between --json`.
+    /// `experiment FILE --minimize --json`.
     Search(Box<OptionSearch>),
     /// `status --json`.
     Status(Box<ShieldStatus>),

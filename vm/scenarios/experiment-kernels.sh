@@ -1,8 +1,6 @@
 # guest: 6.12-rt --grub --timeout 2400
-# slow: about ten boots of systemd
-# An experiment with a row on another installed kernel: it boots that kernel once, measures, and returns. Then
-# `experiment --between` finds that the kernel makes the difference between two documents: on one of the two kernels, a
-# service planted here interrupts CPU 3.
+# slow: about four boots of systemd
+# An experiment with a row on another installed kernel: it boots that kernel once, measures, and returns.
 . /host/lib.sh
 n=$(boot_number)
 rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p')
@@ -47,16 +45,6 @@ if not eval(sys.argv[2]):
 if [ "$n" = 1 ]; then
     with_systemd
     sed -i 's/^GRUB_CMDLINE_LINUX="/&nohz_full=3 isolcpus=domain,3 rcu_nocbs=3 irqaffinity=0-2 /' /etc/default/grub
-    # On the plain kernel, the serial line interrupts CPU 3.
-    cat >/etc/systemd/system/planted.service <<END
-[Unit]
-Before=cpushield-experiment.service
-[Service]
-ExecStart=/bin/sh -c 'case \$(uname -r) in *-rt-*) exec sleep infinity ;; esac; echo 3 >/proc/irq/4/smp_affinity_list; while :; do echo >/dev/ttyS0; sleep 0.02; done'
-[Install]
-WantedBy=multi-user.target
-END
-    systemctl enable planted 2>/dev/null || ln -s ../planted.service /etc/systemd/system/multi-user.target.wants/
     grub-mkconfig -o $cfg 2>/dev/null
     grub-editenv /boot/grub/grubenv set saved_entry=0
     echo begin >/host/phase
@@ -104,23 +92,6 @@ matrix)
     claim "the row has its kernel" found /host/experiment.json "found['rows'][1].get('kernel') == '$plain'"
     claim "the running kernel's name changes nothing" found /host/experiment.json '"kernel" not in found["rows"][2]'
     cpushield experiment --status
-    between="--between real-time=/host/experiment.json plain=/host/experiment.json --max-entries 20"
-    # shellcheck disable=SC2086
-    status "without --reboot the kernel is named" 0 sh -c "cpushield experiment $between | grep 'kernel.*needs a reboot'"
-    echo between >/host/phase
-    # shellcheck disable=SC2086
-    cpushield experiment $between --reboot -o /host/found.json >/host/said 2>&1 &
-    until_the_reboot
-    ;;
-between)
-    until_it_ends
-    sed 's/^/# /' /host/said
-    cpushield experiment --status
-    claim "the search ends with culprits" found /host/found.json 'found["end"]["end"] == "culprits"'
-    claim "the kernel is the culprit, alone" found /host/found.json \
-        '[it["option"]["option"] for it in found["options"] if it["state"] == "needed"] == ["kernel"]'
-    is "the original kernel is back" "$rt" uname -r
-    is "and every boot file and unit" "" unchanged
     ;;
 esac
 finish

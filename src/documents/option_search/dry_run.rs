@@ -1,7 +1,6 @@
 //! [`SearchDryRun`]: what a search would do, the document of `--dry-run`. Plain data.
 
-use super::{FixedOption, SearchGoal, SearchKind, SearchOption, SequentialTest};
-use crate::documents::experiment::Difference;
+use super::{FixedOption, SearchGoal, SearchOption, SequentialTest};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 
@@ -16,8 +15,8 @@ pub struct SearchDryRun {
     pub schema: u32,
     /// The name of the experiment.
     pub name: String,
-    /// What it looks for.
-    pub search: SearchKind,
+    /// The row with all options.
+    pub row: String,
     /// The goal of each measurement.
     #[serde(with = "crate::with_text::WithText::<SearchGoal>")]
     pub goal: SearchGoal,
@@ -28,8 +27,6 @@ pub struct SearchDryRun {
     pub options: Vec<SearchOption>,
     /// What is not varied.
     pub fixed: Vec<FixedOption>,
-    /// What differs between the two documents.
-    pub differences: Vec<Difference>,
     /// The rule of each decision.
     pub test: SequentialTest,
     /// The duration of one measurement with its warm-up, in nanoseconds.

@@ -1,6 +1,5 @@
 //! [`SearchEnd`]: how a search ended. Plain data.
 
-use crate::documents::experiment::ListedReason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -23,48 +22,13 @@ pub enum SearchEnd {
     NotConfirmed,
     /// It is unknown whether the goal was met or missed with the result in the end.
     ConfirmationUndecided,
-    /// The culprits were found.
-    Culprits,
-    /// Some of the culprits may be innocent.
-    CulpritsUndecided,
-    /// The bad end does not miss the goal now.
-    BadNotReproduced,
-    /// It is unknown whether the bad end misses the goal now.
-    BadUndecided,
-    /// The good end does not meet the goal now.
-    GoodNotReproduced,
-    /// It is unknown whether the good end meets the goal now.
-    GoodUndecided,
-    /// The culprits that were found did not break the goal in the end.
-    CulpritsNotConfirmed,
-    /// Nothing was measured: the differences are listed only.
-    Listed {
-        /// Why.
-        why: ListedReason,
-    },
 }
 
 impl SearchEnd {
     /// Whether the search has an answer.
     #[must_use]
     pub fn is_answer(&self) -> bool {
-        match self {
-            SearchEnd::LeastSet
-            | SearchEnd::SomeUndecided
-            | SearchEnd::NothingNeeded
-            | SearchEnd::Culprits
-            | SearchEnd::CulpritsUndecided
-            | SearchEnd::Listed { .. } => true,
-            SearchEnd::NotSufficient
-            | SearchEnd::SufficiencyUnknown
-            | SearchEnd::NotConfirmed
-            | SearchEnd::ConfirmationUndecided
-            | SearchEnd::BadNotReproduced
-            | SearchEnd::BadUndecided
-            | SearchEnd::GoodNotReproduced
-            | SearchEnd::GoodUndecided
-            | SearchEnd::CulpritsNotConfirmed => false,
-        }
+        matches!(self, SearchEnd::LeastSet | SearchEnd::SomeUndecided | SearchEnd::NothingNeeded)
     }
 }
 
@@ -93,35 +57,6 @@ impl fmt::Display for SearchEnd {
                 "no answer: the result was measured again at the end, and these measurements do \
                  not decide whether the goal is met"
             }
-            SearchEnd::Culprits => {
-                "together these differences make the machine miss the goal; if any one of them is \
-                 left out, the goal is met"
-            }
-            SearchEnd::CulpritsUndecided => {
-                "together these differences make the machine miss the goal; the measurements do \
-                 not decide whether all of them are needed for that"
-            }
-            SearchEnd::BadNotReproduced => {
-                "when measured again on this machine, BAD meets the goal: the cause is not among \
-                 the differences that cpushield can set"
-            }
-            SearchEnd::BadUndecided => {
-                "no answer: BAD was measured again on this machine, and these measurements do not \
-                 decide whether it misses the goal"
-            }
-            SearchEnd::GoodUndecided => {
-                "no answer: GOOD was measured again on this machine, and these measurements do \
-                 not decide whether it meets the goal"
-            }
-            SearchEnd::GoodNotReproduced => {
-                "when measured again on this machine, GOOD misses the goal: the cause is not \
-                 among the differences that cpushield can set"
-            }
-            SearchEnd::CulpritsNotConfirmed => {
-                "no answer: when these differences were measured again at the end, the goal was \
-                 met; the machine may have changed during the search"
-            }
-            SearchEnd::Listed { why } => return write!(f, "nothing was measured: {why}"),
         })
     }
 }

@@ -1,27 +1,7 @@
-//! What a search looks for ([`SearchKind`], [`SearchGoal`]), and what it varies ([`SearchOption`]).
-//! Plain data.
+//! What a search looks for ([`SearchGoal`]), and what it varies ([`SearchOption`]). Plain data.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-
-/// What a search looks for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum SearchKind {
-    /// The least set of options of this row that meets the goal.
-    Minimize {
-        /// The name of the row.
-        row: String,
-    },
-    /// The least set of differences between two documents that breaks the goal.
-    Between {
-        /// The document that met the goal.
-        good: String,
-        /// The document that missed the goal.
-        bad: String,
-    },
-}
 
 /// The goal of each measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,44 +52,19 @@ pub enum SearchOption {
     Tunable {
         /// Its name.
         name: String,
-        /// Whether it is on with this option; without the option it is the opposite.
-        on: bool,
-    },
-    /// A kernel, by its release.
-    Kernel {
-        /// The kernel with this option.
-        release: String,
-        /// The kernel without it.
-        instead_of: String,
     },
     /// A kernel parameter.
     Parameter {
         /// The word; `{cpus}` is the list of shielded CPUs. A dry run has the list itself.
         word: String,
-        /// Whether the kernel has it with this option; without the option it is the opposite.
-        given: bool,
-    },
-    /// The value of a kernel parameter.
-    ParameterValue {
-        /// The word with this option.
-        word: String,
-        /// The word without it.
-        instead_of: String,
     },
 }
 
 impl fmt::Display for SearchOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SearchOption::Tunable { name, on: true } => f.write_str(name),
-            SearchOption::Tunable { name, on: false } => write!(f, "{name} off"),
-            SearchOption::Kernel { release, instead_of } => {
-                write!(f, "kernel {release} instead of {instead_of}")
-            }
-            SearchOption::Parameter { word, given: true } => f.write_str(word),
-            SearchOption::Parameter { word, given: false } => write!(f, "without {word}"),
-            SearchOption::ParameterValue { word, instead_of } => {
-                write!(f, "{word} instead of {instead_of}")
+            SearchOption::Tunable { name: text } | SearchOption::Parameter { word: text } => {
+                f.write_str(text)
             }
         }
     }

@@ -5,48 +5,10 @@ use super::run::TrialPlan;
 use super::subset::{SubsetEnd, SubsetTrial};
 use crate::documents::option_search::{
     GoalDecision, OptionFate, OptionSearch, OptionState, OptionSubset, SCHEMA, SearchEnd,
-    SearchGoal, SearchKind, SearchNote, SearchTrial,
+    SearchGoal, SearchNote, SearchTrial,
 };
 use crate::experiment::journal::ExperimentJournal;
-use crate::experiment::{ExperimentRow, ExperimentSetup, ExperimentState, ListedReason, Matrix};
-use cpushield_linux::CpuSet;
-
-/// The document of a search that only lists the differences.
-#[must_use]
-pub fn list_only(
-    request: &SearchRequest,
-    name: String,
-    setup: ExperimentSetup,
-    why: ListedReason,
-) -> OptionSearch {
-    let state = OptionState::Open;
-    let options = request.options.iter();
-    let options =
-        options.map(|option| OptionFate { option: option.clone(), state, trial: None }).collect();
-    OptionSearch {
-        schema: SCHEMA,
-        name,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        search: request.kind.clone(),
-        state: ExperimentState::Finished,
-        began_s: 0,
-        ended_s: None,
-        cpus: CpuSet::new(),
-        goal: request.goal,
-        test: request.test(),
-        span_ns: 0,
-        warmup_ns: 0,
-        columns: Vec::new(),
-        setup,
-        options,
-        fixed: request.fixed.clone(),
-        differences: request.differences.clone(),
-        trials: Vec::new(),
-        end: Some(SearchEnd::Listed { why }),
-        found: None,
-        notes: Vec::new(),
-    }
-}
+use crate::experiment::{ExperimentRow, Matrix};
 
 /// Collects the results of a search so far.
 #[must_use]
@@ -58,10 +20,8 @@ pub fn collect_search(
 ) -> OptionSearch {
     let TrialPlan { search, rows, .. } = plan;
     let found = match &search.end {
-        Some(SubsetEnd::Found { least, .. }) => Some(request.row(least)),
-        Some(SubsetEnd::NoOptionsSuffice) if is_minimize(request) => {
-            Some(request.row(&OptionSubset::new()))
-        }
+        Some(SubsetEnd::Found { least, .. }) => Some(request.row_with(least)),
+        Some(SubsetEnd::NoOptionsSuffice) => Some(request.row_with(&OptionSubset::new())),
         _ => None,
     };
     let trials = search.trials.iter().zip(rows).map(|(trial, row)| SearchTrial {
@@ -75,14 +35,14 @@ pub fn collect_search(
         decision: trial.decision,
     });
     let options = request.options.iter().enumerate().map(|(index, option)| {
-        let (state, trial) = find_fate(index, request, &search.trials, search.end.as_ref());
+        let (state, trial) = find_fate(index, &search.trials, search.end.as_ref());
         OptionFate { option: option.clone(), state, trial }
     });
     OptionSearch {
         schema: SCHEMA,
         name: matrix.name.clone(),
         version: journal.version.clone(),
-        search: request.kind.clone(),
+        row: request.row.clone(),
         state: journal.phase.state(),
         began_s: journal.began_s,
         ended_s: journal.ended_s,
@@ -98,29 +58,23 @@ pub fn collect_search(
         setup: journal.setup.clone(),
         options: options.collect(),
         fixed: request.fixed.clone(),
-        differences: request.differences.clone(),
         trials: trials.collect(),
-        end: search.end.as_ref().map(|end| name_end(request, end)),
+        end: search.end.as_ref().map(name_end),
         found: found.map(|row| ExperimentRow { name: "result".to_owned(), ..row }),
         notes: list_notes(request, &search.trials),
     }
 }
 
-fn is_minimize(request: &SearchRequest) -> bool {
-    matches!(request.kind, SearchKind::Minimize { .. })
-}
-
 /// The result of an option, and the trial that shows it.
 fn find_fate(
     option: usize,
-    request: &SearchRequest,
     trials: &[SubsetTrial],
     end: Option<&SubsetEnd>,
 ) -> (OptionState, Option<usize>) {
     // The first trial whose set was kept without the option shows that it is superfluous.
     let last_kept = |least: &OptionSubset| {
         trials.iter().position(|trial| {
-            trial.decision == Some(request.aim().keeps)
+            trial.decision == Some(GoalDecision::Met)
                 && least.is_subset(&trial.options)
                 && !trial.options.contains(&option)
         })
@@ -145,26 +99,17 @@ fn find_fate(
     }
 }
 
-fn name_end(request: &SearchRequest, end: &SubsetEnd) -> SearchEnd {
-    match (is_minimize(request), end) {
-        (true, SubsetEnd::AllOptionsDiffer(GoalDecision::Missed)) => SearchEnd::NotSufficient,
-        (true, SubsetEnd::AllOptionsDiffer(_) | SubsetEnd::NoOptionsUndecided) => {
-            SearchEnd::SufficiencyUnknown
-        }
-        (true, SubsetEnd::NoOptionsSuffice) => SearchEnd::NothingNeeded,
-        (true, SubsetEnd::Found { undecided, .. }) if undecided.is_empty() => SearchEnd::LeastSet,
-        (true, SubsetEnd::Found { .. }) => SearchEnd::SomeUndecided,
-        (_, SubsetEnd::NotConfirmed { now: GoalDecision::NoAnswer, .. }) => {
+fn name_end(end: &SubsetEnd) -> SearchEnd {
+    match end {
+        SubsetEnd::AllOptionsDiffer(GoalDecision::Missed) => SearchEnd::NotSufficient,
+        SubsetEnd::AllOptionsDiffer(_) => SearchEnd::SufficiencyUnknown,
+        SubsetEnd::NoOptionsSuffice => SearchEnd::NothingNeeded,
+        SubsetEnd::Found { undecided, .. } if undecided.is_empty() => SearchEnd::LeastSet,
+        SubsetEnd::Found { .. } => SearchEnd::SomeUndecided,
+        SubsetEnd::NotConfirmed { now: GoalDecision::NoAnswer, .. } => {
             SearchEnd::ConfirmationUndecided
         }
-        (true, SubsetEnd::NotConfirmed { .. }) => SearchEnd::NotConfirmed,
-        (false, SubsetEnd::AllOptionsDiffer(GoalDecision::NoAnswer)) => SearchEnd::BadUndecided,
-        (false, SubsetEnd::AllOptionsDiffer(_)) => SearchEnd::BadNotReproduced,
-        (false, SubsetEnd::NoOptionsSuffice) => SearchEnd::GoodNotReproduced,
-        (false, SubsetEnd::NoOptionsUndecided) => SearchEnd::GoodUndecided,
-        (false, SubsetEnd::Found { undecided, .. }) if undecided.is_empty() => SearchEnd::Culprits,
-        (false, SubsetEnd::Found { .. }) => SearchEnd::CulpritsUndecided,
-        (false, SubsetEnd::NotConfirmed { .. }) => SearchEnd::CulpritsNotConfirmed,
+        SubsetEnd::NotConfirmed { .. } => SearchEnd::NotConfirmed,
     }
 }
 
@@ -179,54 +124,12 @@ fn list_notes(request: &SearchRequest, trials: &[SubsetTrial]) -> Vec<SearchNote
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    fn request(kind: SearchKind) -> SearchRequest {
-        let text = "[[row]]\nname = \"r\"\n[[column]]\nname = \"c\"\ninstrument = \"timer\"\n";
-        SearchRequest {
-            kind,
-            goal: SearchGoal::MaxEntries { count: 0 },
-            base: Matrix::parse(text, "m.toml").unwrap().rows.remove(0),
-            options: Vec::new(),
-            forced: BTreeSet::new(),
-            shield_stays: false,
-            fixed: Vec::new(),
-            differences: Vec::new(),
-        }
-    }
 
     #[test]
     fn measurements_that_do_not_decide_are_not_reported_as_met_or_missed() {
-        let minimize = request(SearchKind::Minimize { row: "r".to_owned() });
-        let (good, bad) = ("a.json".to_owned(), "b.json".to_owned());
-        let between = request(SearchKind::Between { good, bad });
-        let not_confirmed = |now| SubsetEnd::NotConfirmed { least: OptionSubset::new(), now };
-        for (request, decided, undecided) in [
-            (
-                &minimize,
-                (not_confirmed(GoalDecision::Missed), SearchEnd::NotConfirmed),
-                (not_confirmed(GoalDecision::NoAnswer), SearchEnd::ConfirmationUndecided),
-            ),
-            (
-                &between,
-                (not_confirmed(GoalDecision::Met), SearchEnd::CulpritsNotConfirmed),
-                (not_confirmed(GoalDecision::NoAnswer), SearchEnd::ConfirmationUndecided),
-            ),
-            (
-                &between,
-                (SubsetEnd::AllOptionsDiffer(GoalDecision::Met), SearchEnd::BadNotReproduced),
-                (SubsetEnd::AllOptionsDiffer(GoalDecision::NoAnswer), SearchEnd::BadUndecided),
-            ),
-            (
-                &between,
-                (SubsetEnd::NoOptionsSuffice, SearchEnd::GoodNotReproduced),
-                (SubsetEnd::NoOptionsUndecided, SearchEnd::GoodUndecided),
-            ),
-        ] {
-            assert_eq!(name_end(request, &decided.0), decided.1);
-            let end = name_end(request, &undecided.0);
-            assert_eq!(end, undecided.1);
-            assert!(!end.is_answer());
-        }
+        let end = |now| name_end(&SubsetEnd::NotConfirmed { least: OptionSubset::new(), now });
+        assert_eq!(end(GoalDecision::Missed), SearchEnd::NotConfirmed);
+        assert_eq!(end(GoalDecision::NoAnswer), SearchEnd::ConfirmationUndecided);
+        assert!(!end(GoalDecision::NoAnswer).is_answer());
     }
 }

@@ -1,9 +1,7 @@
 //! Describes what a search would do, for `--dry-run`. Pure.
 
 use super::request::SearchRequest;
-use crate::documents::option_search::{
-    DRY_RUN_SCHEMA, FixedOption, SearchDryRun, SearchKind, SearchOption,
-};
+use crate::documents::option_search::{DRY_RUN_SCHEMA, FixedOption, SearchDryRun, SearchOption};
 use crate::experiment::matrix::CPUS;
 use crate::experiment::{Matrix, RowCpus};
 
@@ -23,20 +21,15 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: RowCpus) 
         0 => 1,
         count => 3 + 2 * count + count * (count + 1) / 2,
     };
-    let usual = match request.kind {
-        SearchKind::Minimize { .. } => options + 3,
-        SearchKind::Between { .. } => 3 + 2 * (usize::BITS - options.leading_zeros()) as usize,
-    };
-    let measurements = usual.min(most) * test.shortest();
+    let measurements = (options + 3).min(most) * test.shortest();
     SearchDryRun {
         schema: DRY_RUN_SCHEMA,
         name: matrix.name.clone(),
-        search: request.kind.clone(),
+        row: request.row.clone(),
         goal: request.goal,
         cpus: cpus.measured,
         options: request.options.iter().map(|it| fill_cpus(it.clone(), &list)).collect(),
         fixed: fixed.collect(),
-        differences: request.differences.clone(),
         test,
         measurement_ns,
         usual_ns: measurement_ns.saturating_mul(to_u64(measurements)),
@@ -48,13 +41,9 @@ pub fn describe_search(request: &SearchRequest, matrix: &Matrix, cpus: RowCpus) 
 /// The option with the CPUs in its kernel parameter.
 fn fill_cpus(option: SearchOption, list: &str) -> SearchOption {
     match option {
-        SearchOption::Parameter { word, given } => {
-            SearchOption::Parameter { word: word.replace(CPUS, list), given }
+        SearchOption::Parameter { word } => {
+            SearchOption::Parameter { word: word.replace(CPUS, list) }
         }
-        SearchOption::ParameterValue { word, instead_of } => SearchOption::ParameterValue {
-            word: word.replace(CPUS, list),
-            instead_of: instead_of.replace(CPUS, list),
-        },
         other => other,
     }
 }
@@ -69,14 +58,7 @@ mod tests {
 
     #[test]
     fn a_dry_run_shows_the_cpus_of_a_kernel_parameter() {
-        let word = "nohz_full={cpus}".to_owned();
-        let shown = |option: SearchOption| fill_cpus(option, "2-3").to_string();
-        let parameter = SearchOption::Parameter { word: word.clone(), given: true };
-        assert_eq!(shown(parameter), "nohz_full=2-3");
-        let instead_of = "nohz_full=1".to_owned();
-        let value = SearchOption::ParameterValue { word, instead_of };
-        assert!(!shown(value).contains('{'));
-        let tunable = SearchOption::Tunable { name: "thp".to_owned(), on: false };
-        assert_eq!(fill_cpus(tunable.clone(), "2-3"), tunable);
+        let parameter = SearchOption::Parameter { word: "nohz_full={cpus}".to_owned() };
+        assert_eq!(fill_cpus(parameter, "2-3").to_string(), "nohz_full=2-3");
     }
 }

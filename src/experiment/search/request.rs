@@ -1,12 +1,11 @@
 //! The [`SearchRequest`]: what a search varies, from which configuration, and towards which goal.
 //! It is in the journal, so a search resumes with the same request. Pure.
 
-use super::subset::{GoalObservation, SearchAim, SubsetSearch, replay_search};
+use super::subset::{GoalObservation, SubsetSearch, replay_search};
 use crate::documents::option_search::{
-    FixedOption, GoalDecision, OptionSubset, SearchGoal, SearchKind, SearchOption, SequentialTest,
-    TrialPurpose,
+    FixedOption, OptionSubset, SearchGoal, SearchOption, SequentialTest, TrialPurpose,
 };
-use crate::experiment::{Difference, ExperimentRow, Matrix};
+use crate::experiment::{ExperimentRow, Matrix};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -14,8 +13,8 @@ use std::collections::BTreeSet;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
-    /// What it looks for.
-    pub kind: SearchKind,
+    /// The row with all options.
+    pub row: String,
     /// The goal of each measurement.
     pub goal: SearchGoal,
     /// The configuration without its options.
@@ -28,8 +27,6 @@ pub struct SearchRequest {
     pub shield_stays: bool,
     /// What is not varied.
     pub fixed: Vec<FixedOption>,
-    /// What differs between two documents; empty for [`SearchKind::Minimize`].
-    pub differences: Vec<Difference>,
 }
 
 impl SearchRequest {
@@ -42,7 +39,7 @@ impl SearchRequest {
     /// Whether a configuration may need a reboot.
     #[must_use]
     pub fn has_boots(&self) -> bool {
-        self.options.iter().any(|option| !matches!(option, SearchOption::Tunable { .. }))
+        self.options.iter().any(|option| matches!(option, SearchOption::Parameter { .. }))
     }
 
     /// The number of measurements of each repetition.
@@ -54,51 +51,31 @@ impl SearchRequest {
         }
     }
 
-    /// What the search keeps, and the size of its first groups.
-    #[must_use]
-    pub fn aim(&self) -> SearchAim {
-        match self.kind {
-            SearchKind::Minimize { .. } => SearchAim { keeps: GoalDecision::Met, first_group: 1 },
-            SearchKind::Between { .. } => SearchAim {
-                keeps: GoalDecision::Missed,
-                first_group: self.options.len().div_ceil(2),
-            },
-        }
-    }
-
     /// Replays the observations so far.
     #[must_use]
     pub fn replay(&self, observations: &[GoalObservation]) -> SubsetSearch {
-        replay_search(self.options.len(), self.aim(), &self.test(), observations)
+        replay_search(self.options.len(), &self.test(), observations)
     }
 
     /// The configuration with these options.
     #[must_use]
-    pub fn row(&self, options: &OptionSubset) -> ExperimentRow {
+    pub fn row_with(&self, options: &OptionSubset) -> ExperimentRow {
         let mut row = self.base.clone();
         let mut has_shield = self.shield_stays;
         for (index, option) in self.options.iter().enumerate() {
             let has = options.contains(&index);
             match option {
-                SearchOption::Tunable { name, on } if *on == has => {
+                SearchOption::Tunable { name } if has => {
                     has_shield = true;
                     if self.forced.contains(name) {
                         row.tunables.insert(name.clone(), true);
                     }
                 }
-                SearchOption::Tunable { name, .. } => {
+                SearchOption::Tunable { name } => {
                     row.tunables.insert(name.clone(), false);
                 }
-                SearchOption::Kernel { release, instead_of } => {
-                    row.kernel = Some(if has { release } else { instead_of }.clone());
-                }
-                SearchOption::Parameter { word, given } if *given == has => {
-                    row.boot.push(word.clone());
-                }
+                SearchOption::Parameter { word } if has => row.boot.push(word.clone()),
                 SearchOption::Parameter { .. } => {}
-                SearchOption::ParameterValue { word, instead_of } => {
-                    row.boot.push(if has { word } else { instead_of }.clone());
-                }
             }
         }
         // A shield without a single tunable would change nothing.
@@ -112,19 +89,14 @@ impl SearchRequest {
     /// The name of a configuration in progress lines.
     #[must_use]
     pub fn trial_name(&self, purpose: TrialPurpose, left_out: &OptionSubset) -> String {
-        match (purpose, &self.kind) {
-            (TrialPurpose::AllOptions, SearchKind::Minimize { .. }) => "every option".to_owned(),
-            (TrialPurpose::NoOptions, SearchKind::Minimize { .. }) => "no option".to_owned(),
-            (TrialPurpose::AllOptions, SearchKind::Between { bad, .. }) => format!("as in {bad}"),
-            (TrialPurpose::NoOptions, SearchKind::Between { good, .. }) => format!("as in {good}"),
-            (TrialPurpose::Confirmation, _) => "the result again".to_owned(),
-            (TrialPurpose::LeaveOut, _) => {
+        match purpose {
+            TrialPurpose::AllOptions => "every option".to_owned(),
+            TrialPurpose::NoOptions => "no option".to_owned(),
+            TrialPurpose::Confirmation => "the result again".to_owned(),
+            TrialPurpose::LeaveOut => {
                 let options = left_out.iter().filter_map(|index| self.options.get(*index));
                 let names: Vec<String> = options.map(ToString::to_string).collect();
-                match self.kind {
-                    SearchKind::Minimize { .. } => format!("without {}", names.join(", ")),
-                    SearchKind::Between { .. } => format!("good value of {}", names.join(", ")),
-                }
+                format!("without {}", names.join(", "))
             }
         }
     }

@@ -70,7 +70,7 @@ pub fn plan_trials(
     let (mut rows, mut steps) = (Vec::new(), Vec::new());
     for (index, trial) in search.trials.iter().enumerate() {
         let name = request.trial_name(trial.purpose, &trial.left_out);
-        let mut row = ExperimentRow { name, ..request.row(&trial.options) };
+        let mut row = ExperimentRow { name, ..request.row_with(&trial.options) };
         if let Some(cpus) = journal.row_cpus.first() {
             row.assign_cpus(cpus);
         }

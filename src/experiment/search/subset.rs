@@ -3,10 +3,9 @@
 //! A search is a function of the measurements so far: it replays them in order and says which
 //! configuration is measured next. So a search that was killed resumes from its measurements.
 //!
-//! Groups of options are left out of the set one after the other. What is not missed stays out.
-//! The groups are then halved. With groups of one, passes repeat until one leaves nothing out. Each
-//! option of the result has then been left out of exactly the result: it is 1-minimal, whatever the
-//! interactions between the options are.
+//! Options are left out of the set one after the other. What is not missed stays out. Passes repeat
+//! until one leaves nothing out. Each option of the result has then been left out of exactly the
+//! result: it is 1-minimal, whatever the interactions between the options are.
 
 use crate::documents::option_search::{
     GoalDecision, GoalTally, OptionSubset, SequentialTest, TrialPurpose,
@@ -62,25 +61,13 @@ pub struct SubsetTrial {
     pub decision: Option<GoalDecision>,
 }
 
-/// What a search looks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SearchAim {
-    /// The decision that the set keeps: [`GoalDecision::Met`] for the least sufficient set,
-    /// [`GoalDecision::Missed`] for the least set of culprits.
-    pub keeps: GoalDecision,
-    /// The size of the first groups.
-    pub first_group: usize,
-}
-
 /// The end of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SubsetEnd {
-    /// The set with every option does not do what the search keeps.
+    /// The set with every option does not meet the goal.
     AllOptionsDiffer(GoalDecision),
-    /// The set without any option does it too.
+    /// The set without any option meets it too.
     NoOptionsSuffice,
-    /// It is not decided what happens without any option, and the aim needs that.
-    NoOptionsUndecided,
     /// The least set was found.
     Found {
         /// The set.
@@ -88,7 +75,7 @@ pub enum SubsetEnd {
         /// Those of its options that no measurement decides about.
         undecided: OptionSubset,
     },
-    /// The set that was found did not do it again in the end: the machine changed.
+    /// The set that was found did not meet it again in the end: the machine changed.
     NotConfirmed {
         /// The set.
         least: OptionSubset,
@@ -120,70 +107,50 @@ struct SearchReplay<'a> {
 #[must_use]
 pub fn replay_search(
     count: usize,
-    aim: SearchAim,
     test: &SequentialTest,
     observations: &[GoalObservation],
 ) -> SubsetSearch {
     let observations = observations.iter();
     let mut replay = SearchReplay { test, observations, trials: Vec::new() };
-    let end = replay.search(count, aim).ok();
+    let end = replay.search(count).ok();
     SubsetSearch { trials: replay.trials, end }
 }
 
 impl SearchReplay<'_> {
-    fn search(&mut self, count: usize, aim: SearchAim) -> Result<SubsetEnd, NeedsMeasurement> {
+    fn search(&mut self, count: usize) -> Result<SubsetEnd, NeedsMeasurement> {
         let (all, none): (OptionSubset, OptionSubset) = ((0..count).collect(), BTreeSet::new());
         let reached = self.decide(TrialPurpose::AllOptions, &all, &all)?;
-        if reached != aim.keeps {
+        if reached != GoalDecision::Met {
             return Ok(SubsetEnd::AllOptionsDiffer(reached));
         }
-        if all.is_empty() {
+        let suffices = all.is_empty()
+            || self.decide(TrialPurpose::NoOptions, &none, &all)? == GoalDecision::Met;
+        if suffices {
             return Ok(SubsetEnd::NoOptionsSuffice);
         }
-        match self.decide(TrialPurpose::NoOptions, &none, &all)? {
-            decision if decision == aim.keeps => return Ok(SubsetEnd::NoOptionsSuffice),
-            // A culprit needs a configuration without it that meets the goal.
-            GoalDecision::NoAnswer if aim.keeps == GoalDecision::Missed => {
-                return Ok(SubsetEnd::NoOptionsUndecided);
-            }
-            _ => {}
-        }
         let mut kept = all;
-        let mut size = aim.first_group.clamp(1, count);
-        loop {
-            let left_out = self.pass(&mut kept, size, aim)?;
-            match (size, left_out) {
-                (1, false) => break,
-                (1, true) => {}
-                _ => size = size.div_ceil(2),
-            }
-        }
+        while self.pass(&mut kept)? {}
         let now = self.decide(TrialPurpose::Confirmation, &kept, &kept)?;
         let undecided = kept.iter().copied().filter(|option| self.is_undecided(&kept, *option));
         let (undecided, least) = (undecided.collect(), kept);
-        match now == aim.keeps {
+        match now == GoalDecision::Met {
             true => Ok(SubsetEnd::Found { least, undecided }),
             false => Ok(SubsetEnd::NotConfirmed { least, now }),
         }
     }
 
-    /// Tries to leave out each group of this size. Returns whether one was left out.
-    fn pass(
-        &mut self,
-        kept: &mut OptionSubset,
-        size: usize,
-        aim: SearchAim,
-    ) -> Result<bool, NeedsMeasurement> {
+    /// Tries to leave out each option. Returns whether one was left out.
+    fn pass(&mut self, kept: &mut OptionSubset) -> Result<bool, NeedsMeasurement> {
         let order: Vec<usize> = kept.iter().copied().collect();
         let mut any = false;
-        for group in order.chunks(size) {
+        for option in order {
             let mut fewer = kept.clone();
-            fewer.retain(|option| !group.contains(option));
+            fewer.remove(&option);
             // Without any option, the decision is known.
             if fewer.is_empty() {
                 continue;
             }
-            if self.decide(TrialPurpose::LeaveOut, &fewer, kept)? == aim.keeps {
+            if self.decide(TrialPurpose::LeaveOut, &fewer, kept)? == GoalDecision::Met {
                 *kept = fewer;
                 any = true;
             }
@@ -269,20 +236,16 @@ impl SubsetTrial {
 mod tests {
     use super::*;
 
-    const KEEP: SearchAim = SearchAim { keeps: GoalDecision::Met, first_group: 1 };
-    const CULPRIT: SearchAim = SearchAim { keeps: GoalDecision::Missed, first_group: 8 };
-
     /// Searches with measurements that depend only on the configuration. Returns the end and the
     /// number of decisions.
     fn search(
         count: usize,
-        aim: SearchAim,
         measure: impl Fn(&OptionSubset) -> GoalObservation,
     ) -> (SubsetEnd, usize) {
         let test = SequentialTest::for_decisions(2 * count + 3);
         let mut observations = Vec::new();
         for _ in 0..10_000 {
-            let found = replay_search(count, aim, &test, &observations);
+            let found = replay_search(count, &test, &observations);
             if let Some(end) = found.end {
                 assert!(found.trials.iter().all(|trial| trial.decision.is_some()));
                 return (end, found.trials.len());
@@ -308,19 +271,10 @@ mod tests {
         for one in 0..10 {
             for other in 0..10 {
                 let needs = |set: &OptionSubset| set.contains(&one) && set.contains(&other);
-                let (end, _) = search(10, KEEP, |set| met(needs(set)));
+                let (end, _) = search(10, |set| met(needs(set)));
                 let least = BTreeSet::from([one, other]);
                 assert_eq!(end, SubsetEnd::Found { least, undecided: BTreeSet::new() });
             }
-        }
-    }
-
-    #[test]
-    fn a_culprit_is_bisected_in_few_decisions() {
-        for culprit in 0..16 {
-            let (end, decisions) = search(16, CULPRIT, |set| met(!set.contains(&culprit)));
-            assert_eq!(end, found(&[culprit]));
-            assert!(decisions <= 11, "{decisions}");
         }
     }
 
@@ -329,22 +283,16 @@ mod tests {
         // Option 0 is needed only while option 1 is there.
         let measure =
             |set: &OptionSubset| met(set.contains(&2) && (!set.contains(&1) || set.contains(&0)));
-        assert_eq!(search(4, KEEP, measure).0, found(&[2]));
+        assert_eq!(search(4, measure).0, found(&[2]));
         // One of two options suffices: the one that is left out last stays.
-        assert_eq!(search(4, KEEP, |set| met(set.contains(&1) || set.contains(&3))).0, found(&[3]));
+        assert_eq!(search(4, |set| met(set.contains(&1) || set.contains(&3))).0, found(&[3]));
     }
 
     #[test]
     fn ends_that_do_not_reproduce_end_the_search() {
         let all_missed = SubsetEnd::AllOptionsDiffer(GoalDecision::Missed);
-        assert_eq!(search(4, KEEP, |_| met(false)), (all_missed, 1));
-        assert_eq!(search(4, KEEP, |_| met(true)), (SubsetEnd::NoOptionsSuffice, 2));
-        assert_eq!(search(4, CULPRIT, |_| met(false)), (SubsetEnd::NoOptionsSuffice, 2));
-        let doubtful = |set: &OptionSubset| match set.len() {
-            4 => met(false),
-            _ => GoalObservation::Doubtful { why: "stopped".to_owned() },
-        };
-        assert_eq!(search(4, CULPRIT, doubtful).0, SubsetEnd::NoOptionsUndecided);
+        assert_eq!(search(4, |_| met(false)), (all_missed, 1));
+        assert_eq!(search(4, |_| met(true)), (SubsetEnd::NoOptionsSuffice, 2));
     }
 
     #[test]
@@ -354,7 +302,7 @@ mod tests {
             (true, false) => GoalObservation::Impossible { why: "refused".to_owned() },
             (true, true) => met(true),
         };
-        let (end, _) = search(4, KEEP, measure);
+        let (end, _) = search(4, measure);
         let (least, undecided) = (BTreeSet::from([1, 2]), BTreeSet::from([2]));
         assert_eq!(end, SubsetEnd::Found { least, undecided });
     }

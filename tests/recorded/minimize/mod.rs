@@ -1,5 +1,4 @@
-//! A search on a simulated machine with a planted cause: it finds the least set, or the culprit,
-//! with a noisy measurement, and after a kill or a power failure anywhere.
+//! A search on a simulated machine with a planted cause: it finds the least set, with a noisy measurement, and after a kill or a power failure anywhere.
 
 mod simulated;
 
@@ -7,8 +6,8 @@ use crate::screen;
 use crate::simulated_experiment::ScratchStore;
 use cpushield::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use cpushield::experiment::search::{
-    GoalDecision, OptionSearch, OptionState, SearchEnd, SearchGoal, SearchKind, SearchOption,
-    SearchRequest, collect_search, plan_trials, run_search,
+    GoalDecision, OptionSearch, OptionState, SearchEnd, SearchGoal, SearchOption, SearchRequest,
+     collect_search, plan_trials, run_search,
 };
 use cpushield::experiment::{
     ExperimentEnd, ExperimentRow, Matrix, RebootPermission, RowCpus, stop,
@@ -50,29 +49,18 @@ fn base() -> ExperimentRow {
 /// Starts from every tunable on, and these words.
 fn minimize(words: &[&str]) -> SearchRequest {
     let words =
-        words.iter().map(|word| SearchOption::Parameter { word: (*word).to_owned(), given: true });
+        words.iter().map(|word| SearchOption::Parameter { word: (*word).to_owned() });
     let tunables = TUNABLES.iter();
     let tunables =
-        tunables.map(|name| SearchOption::Tunable { name: (*name).to_owned(), on: true });
+        tunables.map(|name| SearchOption::Tunable { name: (*name).to_owned() });
     SearchRequest {
-        kind: SearchKind::Minimize { row: "everything".to_owned() },
+        row: "everything".to_owned(),
         goal: SearchGoal::MaxLatency { ns: 20_000 },
         base: base(),
         options: words.chain(tunables).collect(),
         forced: TUNABLES.iter().map(|name| (*name).to_owned()).collect(),
         shield_stays: false,
         fixed: Vec::new(),
-        differences: Vec::new(),
-    }
-}
-
-/// Every tunable is on in the good document and off in the bad one.
-fn between() -> SearchRequest {
-    let off = |name: &&str| SearchOption::Tunable { name: (*name).to_owned(), on: false };
-    SearchRequest {
-        kind: SearchKind::Between { good: "good".to_owned(), bad: "bad".to_owned() },
-        options: TUNABLES.iter().map(off).collect(),
-        ..minimize(&[])
     }
 }
 
@@ -170,29 +158,11 @@ fn every_option_has_a_decided_trial_as_evidence() {
 }
 
 #[test]
-fn the_planted_culprits_are_found_with_20_of_20_seeds() {
-    for seed in 0..20 {
-        let culprits = plant(seed, 1 + usize::try_from(seed % 2).unwrap());
-        // Any one of the culprits is enough, so that both must be missing to break the goal.
-        let truth = Truth::needs(&[&culprits]);
-        let found = search("culprit", &between(), truth, seed);
-        assert_eq!(found.end, Some(SearchEnd::Culprits), "seed {seed}: {:#?}", found.trials);
-        let wanted = culprits.iter().map(|name| format!("{name} off")).collect();
-        assert_eq!(with_state(&found, OptionState::Needed), wanted, "seed {seed}");
-    }
-}
-
-#[test]
-fn the_screens_of_both_searches_name_what_was_found_and_every_trial() {
-    let check = |name: &str, found: &OptionSearch| {
-        let text = screen::text(&option_search::blocks(found));
-        screen::check(&text, &format!("tests/recorded/document_screens/{name}.txt"));
-    };
+fn the_screen_names_what_was_found_and_every_trial() {
     let truth = Truth::needs(&[&["cpuset"], &["thp"]]);
-    let least = search("screen", &minimize(&["nohlt"]), truth, 7);
-    check("minimize", &least);
-    let culprit = search("screen-between", &between(), Truth::needs(&[&["kthreads"]]), 7);
-    check("between", &culprit);
+    let found = search("screen", &minimize(&["nohlt"]), truth, 7);
+    let text = screen::text(&option_search::blocks(&found));
+    screen::check(&text, "tests/recorded/document_screens/minimize.txt");
 }
 
 #[test]
@@ -218,20 +188,15 @@ fn an_ambiguous_measurement_has_no_answer() {
     let found = search("doubts", &minimize(&[]), truth, 3);
     assert_eq!(found.end, Some(SearchEnd::SufficiencyUnknown));
     assert_eq!(found.trials[0].trouble.as_deref(), Some("the hypervisor took 3 ms"));
-    let truth = Truth { doubtful: 100, ..Truth::needs(&[&["thp"]]) };
-    let found = search("doubtful-bad", &between(), truth, 3);
-    assert_eq!(found.end, Some(SearchEnd::BadUndecided));
 }
 
 #[test]
 fn ends_that_do_not_reproduce_are_reported() {
-    let never = || Truth { misses_with: 90, ..Truth::needs(&[]) };
-    let always = || Truth::needs(&[]);
-    let end = |request: &SearchRequest, truth| search("ends", request, truth, 5).end;
-    assert_eq!(end(&minimize(&[]), never()), Some(SearchEnd::NotSufficient));
-    assert_eq!(end(&minimize(&[]), always()), Some(SearchEnd::NothingNeeded));
-    assert_eq!(end(&between(), always()), Some(SearchEnd::BadNotReproduced));
-    assert_eq!(end(&between(), never()), Some(SearchEnd::GoodNotReproduced));
+    let never = Truth { misses_with: 90, ..Truth::needs(&[]) };
+    let always = Truth::needs(&[]);
+    let end = |truth| search("ends", &minimize(&[]), truth, 5).end;
+    assert_eq!(end(never), Some(SearchEnd::NotSufficient));
+    assert_eq!(end(always), Some(SearchEnd::NothingNeeded));
 }
 
 #[test]
@@ -248,27 +213,6 @@ fn parameters_are_left_out_across_reboots() {
         assert_eq!(with_state(&found, OptionState::Needed), names(&["nohz_full=3", "cpuset"]));
         assert_eq!(found.found.unwrap().boot, ["nohz_full=3"]);
         assert!(world.reboots <= 8, "{}", world.reboots);
-    }
-}
-
-#[test]
-fn a_kernel_that_makes_the_difference_is_found() {
-    let other = SearchOption::Kernel { release: "6.12".to_owned(), instead_of: "6.1".to_owned() };
-    let request = SearchRequest {
-        options: between().options.into_iter().take(3).chain([other]).collect(),
-        ..between()
-    };
-    for seed in 0..4 {
-        let truth = Truth::needs(&[&["6.1"]]);
-        let scratch = ScratchStore::new(&format!("minimize-kernel-{seed}"));
-        let store = scratch.store();
-        begin(&store, &request);
-        let mut world = World::new(truth, seed);
-        let found = to_the_end(&mut world, &store);
-        assert_eq!(found.end, Some(SearchEnd::Culprits));
-        assert_eq!(with_state(&found, OptionState::Needed), names(&["kernel 6.12 instead of 6.1"]));
-        assert_eq!(found.found.unwrap().kernel.as_deref(), Some("6.12"));
-        assert!(world.running.is_original());
     }
 }
 
