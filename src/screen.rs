@@ -1,10 +1,10 @@
 //! The terminal as a full screen: taken over, drawn on, and always restored. Other modules draw the
 //! content.
 
-use cpushield_linux::sys::terminal::{Keyboard, TerminalInput};
-use ratatui::crossterm::terminal;
-use ratatui::{DefaultTerminal, Frame};
-use std::io;
+use cpushield_linux::sys::terminal::{self, Keyboard, RawMode, TerminalInput};
+use std::io::{self, Write};
+use std::panic;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the user asked for with a key.
@@ -26,10 +26,18 @@ pub enum UserAction {
 /// its message is printed.
 #[derive(Debug)]
 pub struct Screen {
-    terminal: DefaultTerminal,
+    mode: Arc<RawMode>,
     keyboard: Keyboard,
     size: Option<(u16, u16)>,
 }
+
+/// The second screen of the terminal, without a cursor and without wrapped lines; and the first one
+/// with both (xterm-ctlseqs).
+const TAKE: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const GIVE_BACK: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
+/// An empty screen, and the cursor in its first column.
+const CLEAR: &str = "\x1b[2J";
+const HOME: &str = "\x1b[H";
 
 /// Lines per page.
 const PAGE: isize = 10;
@@ -41,15 +49,38 @@ impl Screen {
     /// There is no terminal, or it cannot be set up.
     pub fn take() -> io::Result<Screen> {
         let keyboard = Keyboard::open()?;
-        Ok(Screen { terminal: ratatui::try_init()?, keyboard, size: terminal::size().ok() })
+        let mode = Arc::new(keyboard.set_raw()?);
+        let at_panic = Arc::clone(&mode);
+        let show = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            give_back(&at_panic);
+            show(panic);
+        }));
+        let screen = Screen { mode, keyboard, size: terminal::size(&io::stdout()) };
+        write(TAKE)?;
+        Ok(screen)
     }
 
-    /// Draws a frame.
+    /// The columns and rows of the terminal.
     ///
     /// # Errors
     /// The terminal is gone.
-    pub fn draw(&mut self, view: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        self.terminal.draw(view).map(|_| ())
+    pub fn size(&mut self) -> io::Result<(usize, usize)> {
+        let size = terminal::size(&io::stdout());
+        if size != self.size {
+            self.size = size;
+            write(CLEAR)?;
+        }
+        let (columns, rows) = size.ok_or(io::ErrorKind::NotConnected)?;
+        Ok((usize::from(columns), usize::from(rows)))
+    }
+
+    /// Draws lines that are as wide as the screen, over those before: nothing flickers.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn draw(&self, lines: &str) -> io::Result<()> {
+        write(&format!("{HOME}{}", lines.trim_end_matches('\n').replace('\n', "\r\n")))
     }
 
     /// Waits for a key for at most this time. A signal ends the wait early.
@@ -60,23 +91,32 @@ impl Screen {
         match self.keyboard.wait(time)? {
             TerminalInput::Typed(bytes) => Ok(parse_key(&bytes)),
             TerminalInput::Gone => Ok(Some(UserAction::Gone)),
-            TerminalInput::Nothing => Ok(self.resized().then_some(UserAction::Redraw)),
+            TerminalInput::Nothing => Ok(self.is_resized().then_some(UserAction::Redraw)),
         }
     }
 
-    /// Whether the size has changed since the last call.
-    fn resized(&mut self) -> bool {
-        let before = self.size;
-        self.size = terminal::size().ok();
-        self.size != before
+    /// Whether the size is another one than when it was last drawn on.
+    fn is_resized(&self) -> bool {
+        terminal::size(&io::stdout()) != self.size
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // An error means that the terminal is gone, so it cannot be reported.
-        let _ = ratatui::try_restore();
+        give_back(&self.mode);
     }
+}
+
+fn give_back(mode: &RawMode) {
+    // An error means that the terminal is gone, so it cannot be reported.
+    let _ = write(GIVE_BACK);
+    let _ = mode.restore();
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// The first key of the input; several arrive together only when a key is held down. The sequences

@@ -3,12 +3,14 @@
 
 use crate::failure::{Failure, FailureKind};
 use crate::json::{to_json, to_json_line};
+use crate::report::blocks::TextTone;
+use crate::report::table::truncate;
 use anstyle::{AnsiColor, Style};
 use cpushield_linux::processes::process;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use cpushield_linux::sys::terminal;
 use serde::Serialize;
 use serde_json::Value;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -72,39 +74,19 @@ pub struct FailureFields<'a> {
     hints: &'a [String],
 }
 
-/// Emphasis by meaning, not by colour.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Emphasis {
-    /// Holds, restored.
-    Good,
-    /// Leaks, refused.
-    Bad,
-    /// Unknown, warnings.
-    Doubt,
-    /// Headings.
-    Head,
-    /// Less important.
-    Dim,
-}
-
-impl Emphasis {
-    fn style(self) -> Style {
-        let bold = Style::new().bold();
-        match self {
-            Emphasis::Good => bold.fg_color(Some(AnsiColor::Green.into())),
-            Emphasis::Bad => bold.fg_color(Some(AnsiColor::Red.into())),
-            Emphasis::Doubt => bold.fg_color(Some(AnsiColor::Yellow.into())),
-            Emphasis::Head => bold,
-            Emphasis::Dim => Style::new().dimmed(),
-        }
-    }
-
-    /// The text with this emphasis. The stream strips the escapes where colour is not wanted.
-    #[must_use]
-    pub fn paint(self, text: &str) -> String {
-        let style = self.style();
-        format!("{style}{text}{style:#}")
-    }
+/// Colours words by their meaning. The stream strips the escapes where colour is not wanted.
+#[must_use]
+pub fn paint(tone: TextTone, words: &str) -> String {
+    let bold = Style::new().bold();
+    let style = match tone {
+        TextTone::Plain => return words.to_owned(),
+        TextTone::Good => bold.fg_color(Some(AnsiColor::Green.into())),
+        TextTone::Bad => bold.fg_color(Some(AnsiColor::Red.into())),
+        TextTone::Doubt => bold.fg_color(Some(AnsiColor::Yellow.into())),
+        TextTone::Head => bold,
+        TextTone::Dim => Style::new().dimmed(),
+    };
+    format!("{style}{words}{style:#}")
 }
 
 impl Ui {
@@ -117,7 +99,7 @@ impl Ui {
     /// Shows a failure on standard error. With JSON output and nothing on standard output yet, it
     /// also writes an error document there, so that a reader of one document gets one.
     pub fn show_failure(&self, failure: &Failure) {
-        print_to_stderr(&format!("{}: {failure}", Emphasis::Bad.paint("error")));
+        print_to_stderr(&format!("{}: {failure}", paint(TextTone::Bad, "error")));
         if self.format != OutputFormat::Json || self.shown.get() {
             return;
         }
@@ -188,9 +170,7 @@ impl Ui {
     /// The columns of the terminal; `None` when standard output is not a terminal.
     #[must_use]
     pub fn columns(&self) -> Option<u16> {
-        // Without a terminal, crossterm would start tput(1).
-        let size = self.is_terminal().then(ratatui::crossterm::terminal::size)?;
-        size.ok().map(|(columns, _)| columns)
+        terminal::size(&io::stdout()).map(|(columns, _)| columns)
     }
 
     /// The columns of the terminal; those of a wide one when standard output is not a terminal.
@@ -209,17 +189,13 @@ impl Ui {
     /// A progress line on a terminal, which disappears at the end.
     #[must_use]
     pub fn bar(&self) -> ProgressLine {
-        let bar = ProgressBar::new(0);
-        // The bar is hidden automatically when standard error is not a terminal.
-        if self.status_lines == StatusLines::Suppressed {
-            bar.set_draw_target(ProgressDrawTarget::hidden());
-        }
-        ProgressLine { bar }
+        let is_shown = self.status_lines == StatusLines::Shown && io::stderr().is_terminal();
+        ProgressLine { is_shown, drawn: RefCell::default() }
     }
 
     /// Shows a warning on standard error.
     pub fn warn(&self, line: &str) {
-        print_to_stderr(&format!("{}: {line}", Emphasis::Doubt.paint("warning")));
+        print_to_stderr(&format!("{}: {line}", paint(TextTone::Doubt, "warning")));
     }
 }
 
@@ -234,42 +210,56 @@ fn format_remaining(time: Duration) -> String {
     }
 }
 
-/// A progress line with the remaining time.
+/// The columns of the bar of a progress line.
+const BAR: usize = 30;
+
+/// A progress line with the remaining time. Dropping it removes the line.
 #[derive(Debug)]
 pub struct ProgressLine {
-    bar: ProgressBar,
+    is_shown: bool,
+    drawn: RefCell<String>,
 }
 
 impl ProgressLine {
     /// Shows a task of unknown length.
     pub fn show_task(&self, what: &str) {
-        self.show("{msg} …", what);
+        self.draw(format!("{what} …"));
     }
 
     /// Shows a task of which `done` out of `total` is over.
     pub fn show_progress(&self, what: &str, done: Duration, total: Duration) {
         let remaining = format_remaining(total.saturating_sub(done));
-        self.bar.set_length(as_millis(total));
-        self.bar.set_position(as_millis(done));
-        self.show("{msg} [{bar:30}]", &format!("{what}, {remaining} left"));
-    }
-
-    fn show(&self, template: &str, message: &str) {
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            self.bar.set_style(style.progress_chars("=> "));
-        }
-        self.bar.set_message(message.to_owned());
-        self.bar.tick();
+        let bar = format_bar(done, total);
+        self.draw(format!("{what}, {remaining} left [{bar}]"));
     }
 
     /// Removes the line.
     pub fn end(&self) {
-        self.bar.finish_and_clear();
+        self.draw(String::new());
+    }
+
+    fn draw(&self, text: String) {
+        let columns = terminal::size(&io::stderr()).map_or(WIDTH, |(columns, _)| columns.into());
+        let text = truncate(&text, columns.saturating_sub(1));
+        if self.is_shown && *self.drawn.borrow() != text {
+            // Its first column, and no rest of the line before. A failure has nowhere to go.
+            let _ = write!(io::stderr(), "\r{text}\x1b[K");
+            self.drawn.replace(text);
+        }
     }
 }
 
-fn as_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What is done as a bar.
+fn format_bar(done: Duration, total: Duration) -> String {
+    let done = done.min(total).as_millis() * BAR as u128 / total.as_millis().max(1);
+    let bar = "=".repeat(usize::try_from(done).unwrap_or(BAR)) + ">";
+    format!("{bar:<BAR$.BAR$}")
 }
 
 fn print_to_stderr(line: &str) {
@@ -300,5 +290,16 @@ mod tests {
         let texts = [8_001, 60_000, 200_000, 86_399_000]
             .map(|ms| format_remaining(Duration::from_millis(ms)));
         assert_eq!(texts, ["9 s", "1 min 0 s", "3 min 20 s", "23 h 59 min"]);
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_what_is_done() {
+        let total = Duration::from_secs(60);
+        for (done_s, bar) in
+            [(0, ">".to_owned()), (20, "==========>".to_owned()), (99, "=".repeat(30))]
+        {
+            assert_eq!(format_bar(Duration::from_secs(done_s), total), format!("{bar:<30}"));
+        }
+        assert_eq!(format_bar(Duration::ZERO, Duration::ZERO).len(), BAR);
     }
 }

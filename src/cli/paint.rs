@@ -1,8 +1,8 @@
 //! Documents on the terminal: their blocks in its width, with its colours for the tones.
 
 use crate::failure::Failure;
-use crate::report::blocks::{ReportBlock, TextTone, terminal_blocks};
-use crate::ui::{Emphasis, Ui};
+use crate::report::blocks::{ReportBlock, terminal_blocks};
+use crate::ui::{Ui, paint};
 use serde::Serialize;
 
 /// Shows a document as JSON or as its blocks.
@@ -28,16 +28,4 @@ pub(super) fn show_done<T: Serialize>(
 ) -> Result<(), Failure> {
     let hint = "the command completed, but its output is lost; to see the result: cpushield status";
     show(ui, document, blocks).map_err(|failure| failure.hint(hint))
-}
-
-/// Colours words by their meaning.
-pub(super) fn paint(tone: TextTone, words: &str) -> String {
-    match tone {
-        TextTone::Plain => words.to_owned(),
-        TextTone::Good => Emphasis::Good.paint(words),
-        TextTone::Bad => Emphasis::Bad.paint(words),
-        TextTone::Doubt => Emphasis::Doubt.paint(words),
-        TextTone::Head => Emphasis::Head.paint(words),
-        TextTone::Dim => Emphasis::Dim.paint(words),
-    }
 }

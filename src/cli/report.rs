@@ -5,10 +5,10 @@ use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{HelpTail, READING};
 use super::input::is_standard_output;
-use super::paint::paint;
+
 use crate::failure::Failure;
 use crate::report::{blocks, page};
-use crate::ui::{self, Ui};
+use crate::ui::{OutputFormat, Ui, paint};
 use crate::workflow::report_material::{bundle_text, choose_picture, collect_material};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
@@ -116,7 +116,7 @@ fn choose_format(ui: &Ui, args: &ReportArgs) -> Result<ReportFormat, Failure> {
     let extension = extension.map(|extension| extension.to_string_lossy().to_lowercase());
     let format = match (args.format, &args.output, extension.as_deref()) {
         (Some(format), _, _) => format,
-        (None, _, _) if ui.format == ui::OutputFormat::Json => ReportFormat::Json,
+        (None, _, _) if ui.format == OutputFormat::Json => ReportFormat::Json,
         (None, None, _) => ReportFormat::Text,
         (None, Some(file), None) if is_standard_output(file) => ReportFormat::Html,
         (None, _, Some("html" | "htm")) => ReportFormat::Html,

@@ -1,30 +1,19 @@
 //! The view of a [`LiveFrame`]: lines as wide as the terminal. A narrow terminal shows the most
-//! important columns. Every colour comes with a sign of the same meaning.
+//! important columns. Every tone comes with a sign of the same meaning.
 
 use super::model::{CpuLine, CpuRole, LiveFrame};
 use crate::causes::Cause;
 use crate::documents::evidence::WitnessKind;
+use crate::report::blocks::{TextLine, TextPart, TextTone};
 use crate::report::table::{columns_of, pad, truncate};
-use ratatui::layout::{Constraint, Layout};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::Paragraph;
 
 /// The options of the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ViewOptions {
-    /// Whether colours may be used.
-    pub colour: bool,
     /// Whether housekeeping CPUs are hidden.
     pub shielded_only: bool,
     /// Lines of CPUs that are scrolled off the top.
     pub scroll: usize,
-}
-
-impl ViewOptions {
-    fn style(self, colour: Color) -> Style {
-        if self.colour { Style::new().fg(colour) } else { Style::new() }
-    }
 }
 
 /// The columns of rates: head, causes, and the terminal width from which it is shown.
@@ -44,20 +33,27 @@ const TREND_FROM: usize = 144;
 /// Intervals of the trend.
 const TREND: usize = 16;
 
-/// Draws the whole screen.
-pub fn draw(on: &mut ratatui::Frame<'_>, frame: &LiveFrame, options: ViewOptions) {
-    let [head, body, foot] =
-        Layout::vertical([Constraint::Length(2), Constraint::Min(0), Constraint::Length(1)])
-            .areas(on.area());
-    let width = usize::from(on.area().width);
-    let lines = body_lines(frame, options, width);
+/// The lines of a whole screen: each is as wide as the screen.
+#[must_use]
+pub fn screen_lines(
+    frame: &LiveFrame,
+    options: ViewOptions,
+    (width, height): (usize, usize),
+) -> Vec<TextLine> {
+    let mut lines = head_lines(frame, width);
+    let room = height.saturating_sub(lines.len() + 1);
+    let body = body_lines(frame, options, width);
     // The last line stays visible.
-    let most = lines.len().saturating_sub(usize::from(body.height));
+    let most = body.len().saturating_sub(room);
     let scroll = options.scroll.min(most);
-    let below = most - scroll;
-    on.render_widget(Paragraph::new(head_lines(frame, width)), head);
-    on.render_widget(Paragraph::new(lines.into_iter().skip(scroll).collect::<Vec<_>>()), body);
-    on.render_widget(Paragraph::new(foot_line(frame, options, below, width)), foot);
+    lines.extend(body.into_iter().skip(scroll).take(room));
+    lines.resize(height.saturating_sub(1), TextLine::default());
+    lines.push(foot_line(frame, options, most - scroll, width));
+    lines.truncate(height);
+    for line in &mut lines {
+        line.parts.push(TextPart::new(pad("", width.saturating_sub(columns_of(&line.text())))));
+    }
+    lines
 }
 
 /// The view as plain lines of text, with all CPUs.
@@ -65,15 +61,11 @@ pub fn draw(on: &mut ratatui::Frame<'_>, frame: &LiveFrame, options: ViewOptions
 pub fn plain_lines(frame: &LiveFrame, width: usize) -> Vec<String> {
     let mut lines = head_lines(frame, width);
     lines.extend(body_lines(frame, ViewOptions::default(), width));
-    let texts = lines.into_iter().map(|line| {
-        let text: String = line.spans.iter().map(|span| span.content.as_ref()).collect();
-        text.trim_end().to_owned()
-    });
-    texts.collect()
+    lines.into_iter().map(|line| line.text().trim_end().to_owned()).collect()
 }
 
 /// A summary line, and the heads of the columns.
-fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
+fn head_lines(frame: &LiveFrame, width: usize) -> Vec<TextLine> {
     let shielded = frame.cpus.iter().filter(|line| line.role == CpuRole::Shielded);
     let quiet = shielded.clone().filter(|line| line.entries_per_s == Some(0.0)).count();
     let mut words = format!("{} CPUs, ", frame.cpus.len());
@@ -89,7 +81,6 @@ fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
     }
     let seconds = frame.interval_ms as f64 / 1e3;
     words.push_str(&format!(" · every {seconds:.1} s"));
-    let bold = Style::new().add_modifier(Modifier::BOLD);
     let mut columns = format!("  {:<5}{:<13}{:>9}", "CPU", "role", "entries/s");
     for (name, _, _) in RATES.iter().filter(|(_, _, from)| width >= *from) {
         columns.push_str(&format!("{name:>RATE_WIDTH$}"));
@@ -104,10 +95,10 @@ fn head_lines(frame: &LiveFrame, width: usize) -> Vec<Line<'static>> {
         columns.push_str(&format!("  {:<TREND$}", "trend"));
     }
     columns.push_str("  last culprit");
-    [words, columns].map(|text| Line::styled(truncate(&text, width), bold)).into()
+    [words, columns].map(|text| toned(TextTone::Head, &text, width)).into()
 }
 
-fn body_lines(frame: &LiveFrame, options: ViewOptions, width: usize) -> Vec<Line<'static>> {
+fn body_lines(frame: &LiveFrame, options: ViewOptions, width: usize) -> Vec<TextLine> {
     let mut lines = Vec::new();
     let mut place = None;
     for cpu in &frame.cpus {
@@ -115,13 +106,12 @@ fn body_lines(frame: &LiveFrame, options: ViewOptions, width: usize) -> Vec<Line
             continue;
         }
         if place.replace((cpu.node, cpu.package)) != Some((cpu.node, cpu.package)) {
-            let title = title(frame, cpu);
-            lines.push(Line::styled(truncate(&title, width), options.style(Color::Cyan)));
+            lines.push(toned(TextTone::Head, &title(frame, cpu), width));
         }
-        lines.push(cpu_line(frame, cpu, options, width));
+        lines.push(cpu_line(frame, cpu, width));
     }
     if lines.is_empty() {
-        lines.push(Line::raw("no CPU is shielded or isolated"));
+        lines.push(toned(TextTone::Plain, "no CPU is shielded or isolated", width));
     }
     lines
 }
@@ -138,22 +128,16 @@ fn title(frame: &LiveFrame, first: &CpuLine) -> String {
     words.join(" · ")
 }
 
-fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, options: ViewOptions, width: usize) -> Line<'static> {
+fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, width: usize) -> TextLine {
     let entries = cpu.entries_per_s;
-    let (sign, word, style) = match (cpu.role, entries) {
-        (CpuRole::Shielded, Some(0.0)) => ('●', "shielded", options.style(Color::Green)),
-        (CpuRole::Shielded, Some(_)) => ('!', "shielded", options.style(Color::Red)),
-        (CpuRole::Shielded, None) => ('?', "shielded", options.style(Color::Yellow)),
-        (CpuRole::Idle, _) => ('○', "idle", Style::new()),
-        (CpuRole::Isolated, _) => ('○', "isolated", Style::new()),
-        (CpuRole::Unknown, _) => ('?', "unknown", Style::new()),
-        (CpuRole::Housekeeping, _) => {
-            (' ', "housekeeping", Style::new().add_modifier(Modifier::DIM))
-        }
-    };
-    let strong = match cpu.role {
-        CpuRole::Shielded => style.add_modifier(Modifier::BOLD),
-        _ => style,
+    let (sign, word, tone) = match (cpu.role, entries) {
+        (CpuRole::Shielded, Some(0.0)) => ('●', "shielded", TextTone::Good),
+        (CpuRole::Shielded, Some(_)) => ('!', "shielded", TextTone::Bad),
+        (CpuRole::Shielded, None) => ('?', "shielded", TextTone::Doubt),
+        (CpuRole::Idle, _) => ('○', "idle", TextTone::Plain),
+        (CpuRole::Isolated, _) => ('○', "isolated", TextTone::Plain),
+        (CpuRole::Unknown, _) => ('?', "unknown", TextTone::Plain),
+        (CpuRole::Housekeeping, _) => (' ', "housekeeping", TextTone::Dim),
     };
     let head =
         format!("{sign}{}{:<5}{word:<13}{:>9}", branch(frame, cpu), cpu.cpu, format_rate(entries));
@@ -176,13 +160,12 @@ fn cpu_line(frame: &LiveFrame, cpu: &CpuLine, options: ViewOptions, width: usize
     }
     let left = width.saturating_sub(columns_of(&head) + columns_of(&rest));
     let last = truncate(&format!("  {}", last_culprit(cpu)), left);
-    let plain = if cpu.role == CpuRole::Housekeeping { style } else { Style::new() };
-    let doubtful = !cpu.doubts.is_empty();
-    let last_style = if doubtful { options.style(Color::Yellow) } else { plain };
-    Line::from(vec![
-        Span::styled(truncate(&head, width), strong),
-        Span::styled(rest, plain),
-        Span::styled(last, last_style),
+    let plain = if cpu.role == CpuRole::Housekeeping { tone } else { TextTone::Plain };
+    let last_tone = if cpu.doubts.is_empty() { plain } else { TextTone::Doubt };
+    TextLine::of(vec![
+        TextPart::toned(tone, truncate(&head, width)),
+        TextPart::toned(plain, rest),
+        TextPart::toned(last_tone, last),
     ])
 }
 
@@ -256,7 +239,7 @@ fn trend(history: &[f64]) -> String {
 }
 
 /// The keys, and the witnesses of the figures.
-fn foot_line(frame: &LiveFrame, options: ViewOptions, below: usize, width: usize) -> Line<'static> {
+fn foot_line(frame: &LiveFrame, options: ViewOptions, below: usize, width: usize) -> TextLine {
     let mut words = String::from(" q quit · s ");
     words.push_str(if options.shielded_only { "all CPUs" } else { "shielded only" });
     if below > 0 || options.scroll > 0 {
@@ -268,9 +251,11 @@ fn foot_line(frame: &LiveFrame, options: ViewOptions, below: usize, width: usize
     } else {
         " · counters rarely show the culprit: use --trace"
     });
-    // Blanks fill the bar up to the edge.
-    let text = pad(&truncate(&words, width), width);
-    Line::styled(text, Style::new().add_modifier(Modifier::REVERSED))
+    toned(TextTone::Dim, &words, width)
+}
+
+fn toned(tone: TextTone, text: &str, width: usize) -> TextLine {
+    TextLine::of(vec![TextPart::toned(tone, truncate(text, width))])
 }
 
 #[cfg(test)]
@@ -278,22 +263,11 @@ mod tests {
     use super::super::model::tests::frames;
     use super::*;
     use crate::documents::evidence::CpuDoubt;
-    use ratatui::Terminal;
-    use ratatui::backend::TestBackend;
-    use ratatui::buffer::Buffer;
-
-    fn screen(width: u16, height: u16, options: ViewOptions) -> Buffer {
-        let frame = frames(4).pop().unwrap();
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|on| draw(on, &frame, options)).unwrap();
-        terminal.backend().buffer().clone()
-    }
-
-    fn text(buffer: &Buffer) -> Vec<String> {
-        let width = usize::from(buffer.area.width);
-        let row =
-            |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect();
-        buffer.content.chunks(width).map(row).map(|s: String| s.trim_end().to_owned()).collect()
+    fn screen(width: usize, height: usize, options: ViewOptions) -> Vec<String> {
+        let lines = screen_lines(&frames(4).pop().unwrap(), options, (width, height));
+        assert_eq!(lines.len(), height);
+        assert!(lines.iter().all(|line| columns_of(&line.text()) == width), "{lines:?}");
+        lines.iter().map(|line| line.text().trim_end().to_owned()).collect()
     }
 
     #[test]
@@ -313,18 +287,18 @@ node 1 · package 1 · CPU 4-7
 ○└7    idle               250       250         0  tick local timer
 
  q quit · s shielded only · counters rarely show the culprit: use --trace";
-        assert_eq!(text(&screen(80, 14, ViewOptions::default())).join("\n"), expected);
+        assert_eq!(screen(80, 14, ViewOptions::default()).join("\n"), expected);
     }
 
     #[test]
     fn a_wide_terminal_has_every_column_and_a_narrow_one_the_first() {
-        let wide = text(&screen(160, 14, ViewOptions::default()));
+        let wide = screen(160, 14, ViewOptions::default());
         assert_eq!(
             wide[3],
             " ┌0    housekeeping       290       250        40         0         ?        10    75%  \
              ████              IRQ 24 nvme0q1"
         );
-        let narrow = text(&screen(40, 14, ViewOptions::default()));
+        let narrow = screen(40, 14, ViewOptions::default());
         assert_eq!(narrow[1], "  CPU  role         entries/s  last cul…");
         assert_eq!(narrow[3], " ┌0    housekeeping       290  IRQ 24 n…");
         // No size causes a panic.
@@ -348,30 +322,29 @@ node 1 · package 1 · CPU 4-7
 
     #[test]
     fn scrolling_ends_at_the_last_cpu_and_only_shielded_ones_can_be_shown() {
-        let low = text(&screen(80, 6, ViewOptions { scroll: 99, ..ViewOptions::default() }));
+        let low = screen(80, 6, ViewOptions { scroll: 99, ..ViewOptions::default() });
         assert!(low[4].starts_with("○└7") && low[5].contains("(0 more)"), "{low:#?}");
-        let top = text(&screen(80, 6, ViewOptions::default()));
+        let top = screen(80, 6, ViewOptions::default());
         assert!(top[5].contains("↑↓ scroll (7 more)"), "{top:#?}");
-        let few =
-            text(&screen(80, 9, ViewOptions { shielded_only: true, ..ViewOptions::default() }));
+        let few = screen(80, 9, ViewOptions { shielded_only: true, ..ViewOptions::default() });
         let signs: Vec<String> = few[3..6].iter().map(|l| l.chars().take(3).collect()).collect();
         assert_eq!(signs, ["○└5", "●┌6", "○└7"]);
     }
 
     #[test]
-    fn every_colour_comes_with_a_sign() {
-        let colours = |options: ViewOptions| -> Vec<Color> {
-            let mut seen: Vec<Color> =
-                screen(80, 14, options).content.iter().map(|cell| cell.fg).collect();
-            seen.sort_by_key(|colour| format!("{colour:?}"));
-            seen.dedup();
-            seen
-        };
-        assert_eq!(colours(ViewOptions::default()), [Color::Reset]);
-        let colour = ViewOptions { colour: true, ..ViewOptions::default() };
-        assert_eq!(colours(colour), [Color::Cyan, Color::Green, Color::Reset]);
-        // The same words and signs with and without.
-        assert_eq!(text(&screen(80, 14, colour)), text(&screen(80, 14, ViewOptions::default())));
+    fn every_tone_comes_with_a_sign() {
+        let mut frame = frames(4).pop().unwrap();
+        for (rate, tone, sign) in [
+            (Some(0.0), TextTone::Good, '●'),
+            (Some(5.0), TextTone::Bad, '!'),
+            (None, TextTone::Doubt, '?'),
+        ] {
+            frame.cpus[6].entries_per_s = rate;
+            let lines = screen_lines(&frame, ViewOptions::default(), (80, 14));
+            let toned: Vec<&TextLine> =
+                lines.iter().filter(|line| line.parts[0].tone == tone).collect();
+            assert!(toned.len() == 1 && toned[0].text().starts_with(sign), "{toned:?}");
+        }
     }
 
     #[test]

@@ -9,11 +9,12 @@ use crate::failure::Failure;
 use crate::live::{self, LiveFrame, LiveModel, LiveReading, LiveSetup, ViewOptions};
 use crate::observe::counters;
 use crate::policy::DisturbanceConsent;
+use crate::report::blocks::{ReportBlock, TextPainter, terminal_blocks, unpainted};
 use crate::run::{RunError, ShieldPlacement};
 use crate::screen::{Screen, UserAction};
 use crate::survey;
 use crate::trace::{RecordRequest, TraceRecorder};
-use crate::ui::{OutputFormat, Ui};
+use crate::ui::{OutputFormat, Ui, paint};
 use cpushield_linux::{AffinityGuard, CpuSet, FileStamp, Host, sys::signal};
 use std::time::{Duration, Instant};
 
@@ -293,7 +294,8 @@ fn run_on_screen(
     mut model: LiveModel,
 ) -> Result<(), Failure> {
     let mut screen = Screen::take().map_err(terminal_failure)?;
-    let mut options = ViewOptions { colour: ui.is_coloured(), ..ViewOptions::default() };
+    let painter: TextPainter<'_> = if ui.is_coloured() { &paint } else { &unpainted };
+    let mut options = ViewOptions::default();
     let mut until = Instant::now() + FIRST_INTERVAL.min(request.interval);
     let mut frame: Option<LiveFrame> = None;
     while signal::stopped_by().is_none() {
@@ -320,7 +322,9 @@ fn run_on_screen(
             until = Instant::now() + request.interval;
         }
         if let Some(frame) = &frame {
-            screen.draw(|on| live::draw(on, frame, options)).map_err(terminal_failure)?;
+            let (columns, rows) = screen.size().map_err(terminal_failure)?;
+            let lines = ReportBlock::Lines(live::screen_lines(frame, options, (columns, rows)));
+            screen.draw(&terminal_blocks(&[lines], columns, painter)).map_err(terminal_failure)?;
         }
     }
     Ok(())

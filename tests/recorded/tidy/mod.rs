@@ -41,7 +41,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
         "apply", "boot", "compare", "documents", "experiment", "json", "latency", "load", "plan",
         "run", "verify",
     ]),
-    ("ui", &["failure", "json"]),
+    ("ui", &["failure", "json", "report"]),
     ("survey", &["documents", "glob"]),
     ("cpu_selection", &["registry"]),
     ("policy", &["cpu_selection", "registry"]),

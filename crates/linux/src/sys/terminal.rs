@@ -1,12 +1,10 @@
-//! [`Keyboard`]: the input from the terminal as bytes, and whether the terminal still exists. What
-//! the bytes mean is decided elsewhere.
-//!
-//! crossterm 0.29 reads keys too, but it retries a read forever: at the end of file, after an
-//! interrupted call, and while a key is incomplete (src/event/source/unix/mio.rs). So no signal
-//! ends it. Here one wait is one poll(2) and at most one read(2).
+//! The terminal: its size, its mode ([`RawMode`]) and its input as bytes ([`Keyboard`]). What the
+//! bytes mean is decided elsewhere. One wait for keys is one poll(2) and at most one read(2), so a
+//! signal ends it, and an incomplete key does not hold it.
 
 use crate::sys::input_poll::wait_for_input;
 use rustix::event::PollFlags;
+use rustix::termios::{self, OptionalActions, Termios};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
@@ -14,6 +12,33 @@ use std::time::Duration;
 
 /// The maximum size of a read: a key has a few bytes, and pasted text is not a key.
 const BYTES_MAX: usize = 256;
+
+/// The columns and rows of the terminal that this file is; `None` if it is not one. A terminal
+/// without a size, as a serial line is, has 80 columns and 24 rows.
+pub fn size(file: &impl AsFd) -> Option<(u16, u16)> {
+    let size = termios::tcgetwinsize(file).ok()?;
+    Some(match (size.ws_col, size.ws_row) {
+        (0, _) | (_, 0) => (80, 24),
+        size => size,
+    })
+}
+
+/// A terminal in raw mode: it neither echoes keys nor makes signals of them.
+#[derive(Debug)]
+pub struct RawMode {
+    file: File,
+    before: Termios,
+}
+
+impl RawMode {
+    /// Restores the mode before.
+    ///
+    /// # Errors
+    /// The kernel's error: the terminal is gone.
+    pub fn restore(&self) -> io::Result<()> {
+        Ok(termios::tcsetattr(&self.file, OptionalActions::Now, &self.before)?)
+    }
+}
 
 /// Input from the terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +70,18 @@ impl Keyboard {
             File::open("/dev/tty")?
         };
         Ok(Keyboard { file })
+    }
+
+    /// Sets raw mode, until [`RawMode::restore`].
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn set_raw(&self) -> io::Result<RawMode> {
+        let before = termios::tcgetattr(&self.file)?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        termios::tcsetattr(&self.file, OptionalActions::Now, &raw)?;
+        Ok(RawMode { file: self.file.try_clone()?, before })
     }
 
     /// Waits for keys, at most `timeout`. A signal ends the wait early.
