@@ -26,6 +26,4 @@ fuzz_target!(|text: &str| {
     let _ = text::modinfo::builtin_parameters(text.as_bytes(), "snd");
     let _ = text::modinfo::file_parameters(text.as_bytes());
     let _ = text::modinfo::field_parameters(text.as_bytes());
-    let _ = text::tuned_profile::parse(text, text::tuned_profile::ProfileFile::Profile);
-    let _ = text::tuned_profile::parse(text, text::tuned_profile::ProfileFile::Variables);
 });

@@ -3,7 +3,7 @@
 
 use super::boot_words::{WordMeaning, WordOrigin, find_word_meaning};
 use super::comment_text;
-use super::known_settings::{SettingMeaning, find_meaning};
+use super::known_settings::find_tunable;
 use crate::boot::line;
 use crate::boot::parameters::ParameterTarget;
 use crate::boot::switches::switch_names;
@@ -211,14 +211,7 @@ impl PolicyDraft {
             OtherTool::Tuned | OtherTool::Cset | OtherTool::Partrt => WordOrigin::Profile,
         };
         for setting in &setup.settings {
-            let source = describe(setting);
-            let value = match &setting.value {
-                Ok(value) => value,
-                Err(why) => {
-                    self.left_out.push(format!("{source}: {why}"));
-                    continue;
-                }
-            };
+            let (source, value) = (describe(setting), &setting.value);
             if setting.target == SettingTarget::BootParameter {
                 match find_word_meaning(value, target, origin) {
                     WordMeaning::Unrelated => {}
@@ -235,15 +228,9 @@ impl PolicyDraft {
                 }
                 continue;
             }
-            match find_meaning(setting) {
-                SettingMeaning::Tunables(names) => {
-                    tunables.extend(names.iter().map(|name| (*name, source.clone())));
-                }
-                SettingMeaning::OtherValue(tunable) => self.left_out.push(format!(
-                    "{source}: the tunable {tunable} sets a different value (cpushield explain \
-                     {tunable})"
-                )),
-                SettingMeaning::Unknown => self.left_out.push(source),
+            match find_tunable(setting) {
+                Some(name) => tunables.push((name, source)),
+                None => self.left_out.push(source),
             }
         }
         self.add_tunables(shield, &tunables);
@@ -295,10 +282,9 @@ impl PolicyDraft {
 /// A setting with its place, for a comment.
 fn describe(setting: &ToolSetting) -> String {
     let ToolSetting { name, target, value, place } = setting;
-    match (target, value) {
-        (SettingTarget::BootParameter, Ok(word)) => format!("{word}: {place}"),
-        (_, Ok(value)) => format!("{name} = {value}: {place}"),
-        (_, Err(_)) => format!("{name}: {place}"),
+    match target {
+        SettingTarget::BootParameter => format!("{value}: {place}"),
+        SettingTarget::KernelFile { .. } => format!("{name} = {value}: {place}"),
     }
 }
 
@@ -319,7 +305,7 @@ mod tests {
         ToolSetting {
             name: name.to_owned(),
             target: path.unwrap_or(SettingTarget::BootParameter),
-            value: Ok(value.to_owned()),
+            value: value.to_owned(),
             place: place(name),
         }
     }

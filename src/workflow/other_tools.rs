@@ -116,8 +116,8 @@ fn explain_error(error: SetupError) -> Failure {
             Failure::machine(format!("{what}: {why}\n  looked in: {looked_in}"))
         }
         SetupError::Access(error) => error.into(),
-        SetupError::UnknownCpus { what, why, place } => {
-            Failure::machine(format!("{place}: cannot determine the CPUs of {what}: {why}"))
+        SetupError::UnknownCpus { what, place } => {
+            Failure::machine(format!("{place}: only tuned itself can compute {what}"))
                 .hint("name the CPUs yourself: cpushield plan --cpus LIST")
         }
     }

@@ -4,7 +4,7 @@
 //! (partrt/partrt, 1.2).
 
 use super::{
-    Machine, OtherTool, SettingPlace, SettingTarget, SetupError, ToolSetting, ToolSetup, ToolShield,
+    Machine, OtherTool, SettingPlace, SetupError, ToolSetup, ToolShield, settings_in_force,
 };
 use crate::survey::CpusetGroup;
 use cpushield_linux::Host;
@@ -67,18 +67,9 @@ pub(super) fn read_partrt(host: &Host, machine: &Machine) -> Result<ToolSetup, S
                    those of `partrt -r`, use --from cset";
         return Err(nothing(machine, tool, why.to_owned()));
     };
-    let settings = PARTRT_FILES.iter().filter_map(|(path, expected)| {
-        let value = host.read_line(path).ok()?;
-        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-        expected.is_none_or(|expected| value == expected).then(|| ToolSetting {
-            name,
-            target: SettingTarget::KernelFile { path: (*path).to_owned() },
-            value: Ok(value),
-            place: SettingPlace::file(path),
-        })
-    });
+    let settings = settings_in_force(host, PARTRT_FILES).collect();
     let shields = vec![shield_of(machine, rt)];
-    Ok(ToolSetup { tool, name: None, shields, settings: settings.collect(), remarks: Vec::new() })
+    Ok(ToolSetup { tool, name: None, shields, settings, remarks: Vec::new() })
 }
 
 /// The cpusets that cpushield did not make.

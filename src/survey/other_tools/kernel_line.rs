@@ -55,7 +55,7 @@ pub(super) fn read_command_line(machine: &Machine) -> Result<ToolSetup, SetupErr
     let words = params.iter().filter(|param| !is_refused(param)).map(|param| ToolSetting {
         name: param.name.clone(),
         target: SettingTarget::BootParameter,
-        value: Ok(to_word(param)),
+        value: to_word(param),
         place: SettingPlace::file(FILE),
     });
     Ok(ToolSetup {

@@ -1,11 +1,10 @@
 //! What another tool has set up on this machine: the CPUs that it isolates and the settings that it
 //! makes, each with the file that says so. `Host` and [`Machine`] → [`ToolSetup`]. Writes nothing,
-//! and starts no program: what only the tool itself can compute is an [`UnknownValue`].
+//! and starts no program: what only the tool itself can compute is [`SetupError::UnknownCpus`].
 
 mod cpusets;
 mod kernel_line;
 mod tuned;
-mod tuned_values;
 
 use super::Machine;
 use cpushield_linux::{CpuSet, Error, Host};
@@ -76,8 +75,8 @@ pub struct ToolSetting {
     pub name: String,
     /// What it sets.
     pub target: SettingTarget,
-    /// The value, or why it is not known.
-    pub value: Result<String, UnknownValue>,
+    /// The value.
+    pub value: String,
     /// Where it is written.
     pub place: SettingPlace,
 }
@@ -94,8 +93,6 @@ pub enum SettingTarget {
     },
     /// A word of the kernel command line, which is the value.
     BootParameter,
-    /// An option whose meaning only the tool knows.
-    ToolOption,
 }
 
 /// A file, and the line in it if one line says it.
@@ -127,43 +124,6 @@ impl fmt::Display for SettingPlace {
     }
 }
 
-/// Why the value of a setting is not known.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum UnknownValue {
-    /// It calls a function of the tool that cpushield does not compute.
-    Function {
-        /// The function.
-        name: String,
-    },
-    /// It uses a variable that has no value.
-    Variable {
-        /// The variable.
-        name: String,
-    },
-    /// A CPU list was expected there.
-    NotCpus {
-        /// What is there, shortened.
-        text: String,
-    },
-    /// Its variables expand to a very long text.
-    TooLong,
-}
-
-impl fmt::Display for UnknownValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UnknownValue::Function { name } => {
-                write!(f, "only tuned itself can compute the function {name}")
-            }
-            UnknownValue::Variable { name } => write!(f, "the variable {name} has no value"),
-            UnknownValue::NotCpus { text } => write!(f, "{text:?} is not a CPU list"),
-            UnknownValue::TooLong => f.write_str("its variables expand to a text that is too long"),
-        }
-    }
-}
-
 /// Why a setup cannot be read.
 #[derive(Debug)]
 pub enum SetupError {
@@ -178,12 +138,10 @@ pub enum SetupError {
     },
     /// A file cannot be read, or does not have the expected format.
     Access(Error),
-    /// The CPUs are named in a way that cannot be computed.
+    /// The CPUs are named in a way that only the tool can compute.
     UnknownCpus {
         /// What names them.
         what: String,
-        /// Why they are not known.
-        why: UnknownValue,
         /// Where.
         place: SettingPlace,
     },
@@ -210,4 +168,22 @@ pub fn read_setup(
         OtherTool::Partrt => cpusets::read_partrt(host, machine),
         OtherTool::Cmdline => kernel_line::read_command_line(machine),
     }
+}
+
+/// The settings of these kernel files that have the value that a tool writes; any value where it is
+/// not fixed.
+fn settings_in_force<'a>(
+    host: &'a Host,
+    files: &'a [(&'a str, Option<&'a str>)],
+) -> impl Iterator<Item = ToolSetting> + 'a {
+    files.iter().filter_map(|(path, expected)| {
+        let value = host.read_line(path).ok()?;
+        let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+        expected.is_none_or(|expected| value == expected).then(|| ToolSetting {
+            name,
+            target: SettingTarget::KernelFile { path: (*path).to_owned() },
+            value,
+            place: SettingPlace::file(path),
+        })
+    })
 }

@@ -1,6 +1,6 @@
 //! What other tools have set up becomes a policy with the same CPUs. The setups are files as the
-//! tools make them on recorded machines. tuned's own code reads the same profiles, and the profiles
-//! and drop-ins that cpushield makes are read by tuned's code and by systemd.
+//! tools make them on recorded machines. The profiles and drop-ins that cpushield makes are read by
+//! tuned's own code and by systemd.
 
 mod obstacles;
 mod odd_setups;
@@ -12,14 +12,11 @@ use cpushield::exchange::{
 };
 use cpushield::plan::plan;
 use cpushield::policy::{PolicyFile, ShieldRequest, Siblings};
-use cpushield::survey::other_tools::{
-    OtherTool, SettingTarget, SetupError, ToolSetup, UnknownValue, read_setup,
-};
+use cpushield::survey::other_tools::{OtherTool, SetupError, ToolSetup, read_setup};
 use cpushield::survey::{Machine, survey};
 use cpushield::tunables;
-use cpushield_linux::{CpuSet, Host};
+use cpushield_linux::Host;
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -204,105 +201,46 @@ fn the_command_line_of_every_recorded_machine_is_imported_or_names_no_cpus() {
     assert!(imported >= 2, "{imported}");
 }
 
-/// A profile that includes another one, with its variables in a file.
-const PROFILE: &[(&str, &str)] = &[
-    ("etc/tuned/active_profile", "lathe\n"),
-    (
-        "usr/lib/tuned/base/tuned.conf",
-        "[main]\nsummary=base\n[variables]\ninclude=/etc/tuned/lathe-variables.conf\n\
-         isolated_cores = ${isolated_cores}\n[sysctl]\nvm.stat_interval = 10\nkernel.watchdog=1\n\
-         [bootloader]\ncmdline_base=+nohz_full=${isolated_cores} quiet\n",
-    ),
-    (
-        "etc/tuned/lathe/tuned.conf",
-        "[main]\ninclude=base, -absent\n[sysctl]\nkernel.watchdog = 0 # off\n\
-         [off]\ntype=sysctl\nenabled=false\nvm.swappiness=1\n\
-         [bootloader]\ncmdline_lathe=+rcu_nocbs=${f:cpulist_unpack:${isolated_cores}}\n\
-         cmdline_end=-quiet\n",
-    ),
-    ("etc/tuned/lathe-variables.conf", "# comment\nisolated_cores=${f:calc_isolated_cores:6}\n"),
-];
-
 #[test]
-fn a_profile_of_tuned_is_merged_as_tuned_does() {
-    let machine = OtherMachine::new("tuned", "6.12-rt-smt", PROFILE);
-    let setup = machine.setup(OtherTool::Tuned).unwrap();
-    assert_eq!(setup.shields[0].place.to_string(), "/etc/tuned/lathe-variables.conf:2");
-    let settings: Vec<(&str, String, String)> = setup
-        .settings
-        .iter()
-        .map(|it| (it.name.as_str(), it.value.clone().unwrap(), it.place.to_string()))
-        .collect();
-    let base = |line: usize| format!("/usr/lib/tuned/base/tuned.conf:{line}");
-    let own = |line: usize| format!("/etc/tuned/lathe/tuned.conf:{line}");
-    assert_eq!(
-        settings,
-        [
-            ("vm.stat_interval", "10".to_owned(), base(7)),
-            ("kernel.watchdog", "0".to_owned(), own(4)),
-            ("nohz_full", "nohz_full=6-7".to_owned(), base(10)),
-            ("rcu_nocbs", "rcu_nocbs=6-7".to_owned(), own(10)),
-        ]
-    );
-    let imported = machine.import(OtherTool::Tuned);
-    assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "6-7")]));
-    // Newer releases have a folder of profiles.
-    machine.put("etc/tuned/profiles/lathe/tuned.conf", "[variables]\nisolated_cores=0x30\n");
-    let imported = machine.import(OtherTool::Tuned);
-    assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "4-5")]));
-}
-
-#[test]
-fn what_only_tuned_can_compute_is_an_error_for_cpus_and_a_comment_for_settings() {
-    let machine = OtherMachine::new("exec", "6.12-rt-smt", PROFILE);
-    machine.put("etc/tuned/lathe-variables.conf", "\nisolated_cores=${f:exec:my-cpus}\n");
-    let error = machine.setup(OtherTool::Tuned).unwrap_err();
-    let SetupError::UnknownCpus { why, place, .. } = error else { panic!("{error:?}") };
-    assert_eq!(why, UnknownValue::Function { name: "exec".to_owned() });
-    assert_eq!(place.to_string(), "/etc/tuned/lathe-variables.conf:2");
-    // tuned has written the words for the boot loader.
-    let words = "# comment\nTUNED_BOOT_CMDLINE=\"skew_tick=1 nohz_full=3\"\n";
-    machine.put("etc/tuned/bootcmdline", words);
-    let imported = machine.import(OtherTool::Tuned);
-    assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "3")]));
-    assert!(imported.policy.contains("# nohz_full=3: /etc/tuned/bootcmdline:2\n"));
-    machine.put("etc/tuned/lathe-variables.conf", "isolated_cores=2-3\nx=${f:exec:date}\n");
-    machine.put(
-        "usr/lib/tuned/base/tuned.conf",
-        "[variables]\ninclude=/etc/tuned/lathe-variables.conf\n[sysctl]\nvm.stat_interval=${x}\n",
-    );
-    let imported = machine.import(OtherTool::Tuned);
-    let comment = "#   vm.stat_interval: /usr/lib/tuned/base/tuned.conf:4: only tuned itself can";
-    assert!(imported.policy.contains(comment), "{}", imported.policy);
-}
-
-#[test]
-fn a_malformed_file_of_tuned_is_an_error_with_its_line() {
-    let machine = OtherMachine::new("malformed", "6.12-rt-smt", PROFILE);
-    for (path, text, expected) in [
-        ("etc/tuned/lathe/tuned.conf", "[main]\n\nnonsense\n", "/etc/tuned/lathe/tuned.conf"),
-        ("etc/tuned/lathe-variables.conf", "a=1\n=2\n", "/etc/tuned/lathe-variables.conf"),
+fn what_tuned_has_in_force_becomes_a_policy() {
+    const VARIABLES: &str = "etc/tuned/lathe-variables.conf";
+    const WORDS: &str = "etc/tuned/bootcmdline";
+    let words = "# comment\nTUNED_BOOT_CMDLINE=\"skew_tick=1 nohz_full=3 rcu_nocbs=3\"\n";
+    let computed = "\nisolated_cores=${f:calc_isolated_cores:1}\n";
+    for (files, found) in [
+        (&[(VARIABLES, "# isolated_cores=1\nisolated_cores = 2,3 # why\n")][..], Ok("2-3")),
+        (&[(VARIABLES, "isolated_cores=2-3"), (WORDS, words)], Ok("2-3")),
+        (&[(VARIABLES, computed), (WORDS, words)], Ok("3")),
+        (&[(WORDS, "TUNED_BOOT_CMDLINE=\"isolcpus=managed_irq,domain,5\"\n")], Ok("5")),
+        (&[(VARIABLES, computed)], Err("/etc/tuned/lathe-variables.conf:2")),
+        (
+            &[(VARIABLES, "isolated_cores=\n")],
+            Err("the active profile lathe names no isolated CPUs"),
+        ),
+        (&[], Err("the active profile lathe names no isolated CPUs")),
     ] {
-        let machine_text = fs::read_to_string(machine.0.join(path)).unwrap();
-        machine.put(path, text);
-        let error = machine.setup(OtherTool::Tuned).unwrap_err();
-        let SetupError::Access(error) = error else { panic!("{error:?}") };
-        assert_eq!(error.path, expected);
-        machine.put(path, &machine_text);
+        let machine = OtherMachine::new("tuned", "6.12-rt-smt", files);
+        machine.put("etc/tuned/active_profile", "lathe\n");
+        let setup = machine.setup(OtherTool::Tuned);
+        let cpus = match &setup {
+            Ok(setup) => Ok(setup.shields[0].cpus.to_string()),
+            Err(SetupError::UnknownCpus { place, .. }) => Err(place.to_string()),
+            Err(SetupError::NothingFound { why, .. }) => Err(why.clone()),
+            Err(error) => panic!("{error:?}"),
+        };
+        assert_eq!(cpus.as_deref().map_err(String::as_str), found, "{files:?}");
     }
-    machine.put("etc/tuned/lathe/tuned.conf", "[main]\ninclude=gone\n");
-    let error = machine.setup(OtherTool::Tuned).unwrap_err();
-    let SetupError::NothingFound { why, looked_in, .. } = error else { panic!("{error:?}") };
-    assert_eq!(why, "/etc/tuned/lathe/tuned.conf:2 names the profile gone, which does not exist");
-    assert!(looked_in.contains(&"/usr/lib/tuned/gone/tuned.conf".to_owned()));
-    // Profiles that include each other are read once.
-    machine.put("etc/tuned/lathe/tuned.conf", "[main]\ninclude=base\n[sysctl]\na=1\n");
-    machine.put(
-        "usr/lib/tuned/base/tuned.conf",
-        "[main]\ninclude=lathe\n[irqbalance]\nbanned_cpus=2-3\n",
-    );
-    let imported = machine.import(OtherTool::Tuned);
-    assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "2-3")]));
+    let machine = OtherMachine::new("tuned", "6.12-rt-smt", &[(WORDS, words)]);
+    machine.put("etc/tuned/active_profile", "lathe\n");
+    machine.put("proc/sys/vm/stat_interval", "10\n");
+    let policy = machine.import(OtherTool::Tuned).policy;
+    for line in [
+        "# nohz_full=3: /etc/tuned/bootcmdline:2\n",
+        "nohz-full = true\n",
+        "# stat_interval = 10: /proc/sys/vm/stat_interval\nvm-stat-interval = true\n",
+    ] {
+        assert!(policy.contains(line), "{line}: {policy}");
+    }
 }
 
 /// The folder of tuned's package (`scripts/need`), or the installed one.
@@ -327,77 +265,6 @@ fn read_by_tuned(modules: &Path, root: &Path, profile: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A value as it is compared: tuned spells lists and masks in another way.
-fn comparable(value: &str) -> String {
-    let words = value.split(' ').map(|word| {
-        let (name, value) = word.split_once('=').unwrap_or(("", word));
-        // The flags of isolcpus= come first.
-        let start = value.rfind("domain,").map_or(0, |at| at + "domain,".len());
-        let (flags, list) = value.split_at(start);
-        let list = match list.contains(',').then(|| CpuSet::parse_list(list, None)) {
-            Some(Ok(cpus)) => cpus.to_string(),
-            _ => list.to_owned(),
-        };
-        format!("{name}={flags}{}", list.trim_start_matches('0'))
-    });
-    words.collect::<Vec<String>>().join(" ")
-}
-
-#[test]
-fn every_profile_of_tuned_has_the_values_that_tuned_itself_computes() {
-    let Some((package, modules)) = tuned_package() else { return };
-    let machine = OtherMachine::new("real", "6.12-rt-smt", &[]);
-    for part in ["usr/lib", "etc"] {
-        let (from, to) = (package.join(part).join("tuned"), machine.0.join(part));
-        fs::create_dir_all(&to).unwrap();
-        assert!(Command::new("cp").arg("-r").arg(from).arg(to).status().unwrap().success());
-    }
-    let mut compared = 0;
-    for entry in fs::read_dir(machine.0.join("usr/lib/tuned")).unwrap() {
-        let profile = entry.unwrap().file_name().into_string().unwrap();
-        machine.put("etc/tuned/active_profile", &profile);
-        let Ok(setup) = machine.setup(OtherTool::Tuned) else { continue };
-        let theirs = read_by_tuned(&modules, &machine.0, &profile);
-        let isolated = theirs["isolated"].as_str().unwrap();
-        assert_eq!(setup.shields[0].cpus, CpuSet::parse_list(isolated, None).unwrap());
-        let mut files: BTreeMap<String, String> = BTreeMap::new();
-        let mut words: Vec<String> = Vec::new();
-        for unit in theirs["units"].as_object().unwrap().values() {
-            for (name, value) in unit["options"].as_object().unwrap() {
-                let value = value.as_str().unwrap();
-                match unit["type"].as_str().unwrap() {
-                    "sysctl" | "sysfs" => drop(files.insert(name.clone(), comparable(value))),
-                    "bootloader" if name.starts_with("cmdline") => {
-                        words.extend(
-                            value.trim_start_matches('+').split_whitespace().map(comparable),
-                        );
-                    }
-                    _ => {}
-                }
-            }
-        }
-        let ours = setup.settings.iter();
-        let ours: BTreeMap<String, String> = ours
-            .filter(|it| matches!(it.target, SettingTarget::KernelFile { .. }))
-            .map(|it| (it.name.clone(), comparable(it.value.as_ref().unwrap())))
-            .collect();
-        assert_eq!(ours, files, "{profile}");
-        let mut ours: Vec<String> = setup
-            .settings
-            .iter()
-            .filter(|it| it.target == SettingTarget::BootParameter)
-            .map(|it| comparable(it.value.as_ref().unwrap()))
-            .collect();
-        // tuned's order is by dictionary.
-        ours.sort();
-        words.sort();
-        assert_eq!(ours, words, "{profile}");
-        machine.import(OtherTool::Tuned);
-        compared += 1;
-    }
-    assert!(compared >= 3, "{compared} profiles");
-}
-
 /// A request for one shield.
 fn request(name: &str, cpus: &str) -> ShieldRequest {
     let siblings = Some(Siblings::Share);
@@ -414,11 +281,6 @@ fn tuned_applies_verifies_and_removes_an_exported_profile() {
         let (_, surveyed) = machine.survey();
         let plan = plan(&surveyed, &request("lathe", "2-3")).unwrap();
         machine.put("etc/tuned/lathe/tuned.conf", &tuned_profile(&plan, &words));
-        machine.put("etc/tuned/active_profile", "lathe\n");
-        // Back to a policy.
-        let imported = machine.import(OtherTool::Tuned);
-        assert_eq!(names_and_cpus(&imported), shields(&[("tuned", "2-3")]));
-        assert!(imported.policy.contains("nohz-full = true\n"), "{}", imported.policy);
         let Some((_, modules)) = &package else { continue };
         let script = project().join("tests/support/apply_tuned.py");
         let mut tuned = Command::new("python3");

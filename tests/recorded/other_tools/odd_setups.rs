@@ -1,7 +1,7 @@
 //! Setups that a tool seldom has: a kernel command line with every CPU, and files that are not
 //! regular.
 
-use super::{OtherMachine, PROFILE, names_and_cpus, shields};
+use super::{OtherMachine, names_and_cpus, shields};
 use cpushield::survey::other_tools::{OtherTool, SetupError};
 use std::fs;
 use std::process::Command;
@@ -22,11 +22,12 @@ fn a_command_line_with_every_cpu_becomes_a_policy_that_can_be_planned() {
 #[test]
 fn a_fifo_in_the_place_of_a_file_of_tuned_is_an_error() {
     for path in
-        ["etc/tuned/active_profile", "etc/tuned/lathe/tuned.conf", "etc/tuned/lathe-variables.conf"]
+        ["etc/tuned/active_profile", "etc/tuned/lathe-variables.conf", "etc/tuned/bootcmdline"]
     {
-        let machine = OtherMachine::new("fifo", "6.12-rt-smt", PROFILE);
+        let machine = OtherMachine::new("fifo", "6.12-rt-smt", &[]);
+        machine.put("etc/tuned/active_profile", "lathe\n");
         let file = machine.0.join(path);
-        fs::remove_file(&file).unwrap();
+        let _ = fs::remove_file(&file);
         assert!(Command::new("mkfifo").arg(&file).status().unwrap().success());
         match machine.setup(OtherTool::Tuned) {
             Err(SetupError::Access(error)) => {

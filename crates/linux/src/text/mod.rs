@@ -25,7 +25,6 @@ pub mod task_cgroup;
 pub mod task_status;
 pub mod timer_list;
 pub mod trace_format;
-pub mod tuned_profile;
 
 use std::fmt;
 
