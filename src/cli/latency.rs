@@ -29,25 +29,21 @@ use std::time::Duration;
 /// Exit code 0: the measurement is complete, and every limit holds. Exit code 1: a limit does not
 /// hold, or it is unknown whether it holds.
 #[derive(Debug, clap::Args)]
-#[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>\n       \
-                            cpushield latency [OPTIONS] --resume <FILE>")]
+#[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>")]
 pub struct LatencyArgs {
-    /// Event that the threads wait for; with --resume, it comes from the saved measurement
+    /// Event that the threads wait for
     #[arg(value_name = "INSTRUMENT", value_parser = instrument_parser())]
     instrument: Option<String>,
     /// CPUs to measure [default: the CPUs of the active shield]
     #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
     cpus: Option<CpuSelection>,
-    /// How long to measure; with --resume, the total of all parts [default: 10s]
+    /// How long to measure [default: 10s]
     #[arg(long = "for", value_name = "TIME", value_parser = input::span)]
     time: Option<Duration>,
     /// Save the results as JSON to this file every second
-    #[arg(long, short, value_name = "FILE", conflicts_with = "resume")]
+    #[arg(long, short, value_name = "FILE")]
     #[arg(value_parser = input::output_file())]
     output: Option<PathBuf>,
-    /// Resume the measurement saved in FILE, with its original options
-    #[arg(long, value_name = "FILE")]
-    resume: Option<PathBuf>,
     /// Warm-up: how long the threads run before the measurement [default: 200ms; 1s with a load]
     #[arg(long, value_name = "TIME", value_parser = input::time)]
     warmup: Option<Duration>,
@@ -112,7 +108,6 @@ impl LatencyArgs {
             cpus,
             span: self.time,
             output: self.output.clone(),
-            resume: self.resume.clone(),
             warmup: self.warmup,
             periods_ns: self.thread.clone(),
             fifo: self.fifo,
@@ -176,7 +171,7 @@ fn instrument_parser() -> impl TypedValueParser<Value = String> {
     PossibleValuesParser::new(
         INSTRUMENTS
             .iter()
-            .map(|instrument| PossibleValue::new(instrument.name()).help(instrument.summary())),
+            .map(|instrument| PossibleValue::new(instrument.name).help(instrument.summary)),
     )
 }
 
@@ -196,6 +191,6 @@ mod tests {
             assert!(args(line).is_none(), "{line}");
         }
         assert!(args("timer --other --fifo 3").is_none());
-        assert_eq!(args("--resume day.json").unwrap().instrument, None);
+        assert!(args("timer --other").is_some());
     }
 }

@@ -7,7 +7,7 @@ mod power;
 
 pub use doubt::{GuardBreach, LatencyDoubt, ShieldBreach, ThreadDoubt};
 pub use isolation_check::{IsolationAnswer, IsolationCheck, IsolationWitness};
-pub use note::{FrequentInterrupt, LatencyNote, LostPart, MeasurementPause};
+pub use note::{FrequentInterrupt, LatencyNote};
 pub use power::{MeasuredPower, memory_size};
 
 use crate::documents::evidence::{AbsenceReason, BlindSpot, Gate, TimeBreakdown};
@@ -37,18 +37,13 @@ pub struct LatencyMeasurement {
     pub warmup_ns: u64,
     /// It was stopped early. The document has the events until then.
     pub stopped: bool,
-    /// It still runs, or its process was killed. The document has the events until then, and
-    /// `--resume` continues it.
+    /// It still runs, or its process was killed. The document has the events until then.
     #[serde(default)]
     pub unfinished: bool,
     /// The start, in seconds since 1970 by the wall clock.
     pub began_s: u64,
     /// The start in nanoseconds of `CLOCK_MONOTONIC`. All other times count from here.
     pub began_ns: u64,
-    /// The parts of a resumed measurement (`--resume`); empty without pauses. Times in this
-    /// document count measured time, without the pauses.
-    #[serde(default)]
-    pub parts: Vec<MeasurementPart>,
     /// One series for each thread and stage, worst first.
     pub series: Vec<ThreadSeries>,
     /// The load during the measurement (`--load`); empty without.
@@ -72,22 +67,6 @@ pub struct LatencyMeasurement {
     /// Facts that a reader of the figures has to know.
     #[serde(with = "crate::with_text::TextList::<LatencyNote>")]
     pub notes: Vec<LatencyNote>,
-}
-
-/// A part of a resumed measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MeasurementPart {
-    /// Its start in nanoseconds of measured time.
-    pub at_ns: u64,
-    /// Its start in seconds since 1970 by the wall clock.
-    pub began_s: u64,
-    /// Its start in nanoseconds of `CLOCK_MONOTONIC` of its boot.
-    pub began_ns: u64,
-    /// Its length in nanoseconds.
-    pub span_ns: u64,
-    /// The boot that it was measured in (`/proc/sys/kernel/random/boot_id`); `None` when unknown.
-    pub boot: Option<String>,
 }
 
 /// The latencies of one thread. A latency is the time from when an event was due until the thread
@@ -273,8 +252,7 @@ pub struct MeasuredSetting {
     pub timer_migration: Option<bool>,
     /// Its command line.
     pub cmdline: Option<String>,
-    /// The boot it was measured in (`/proc/sys/kernel/random/boot_id`); that of the last part when
-    /// it was resumed.
+    /// The boot it was measured in (`/proc/sys/kernel/random/boot_id`).
     #[serde(default)]
     pub boot: Option<String>,
     /// The processor's name.

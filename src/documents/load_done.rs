@@ -13,14 +13,14 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadDone {
-    /// Its name: `messages`, `stress-ng:cpu`.
+    /// Its name: `messages`, `stress-ng`.
     pub name: String,
     /// The user's arguments for it; empty without any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<String>,
     /// A description of what it did, with sizes and counts.
     pub what: String,
-    /// The program that ran, with its version; `None` for the loads of cpushield itself.
+    /// The command that ran; `None` for the loads of cpushield itself.
     #[serde(default)]
     pub program: Option<String>,
     /// The requested CPUs.
@@ -31,8 +31,7 @@ pub struct LoadDone {
     pub count: Option<u64>,
     /// The amount per second.
     pub per_s: Option<f64>,
-    /// The counted time in nanoseconds: the measured time without the warm-up. Programs that count
-    /// their own work include the warm-up.
+    /// The counted time in nanoseconds: the measured time without the warm-up.
     pub span_ns: u64,
     /// Reasons to doubt the count: it ended early, it did nothing, it ran on other CPUs.
     #[serde(with = "crate::with_text::TextList::<LoadDoubt>")]
@@ -40,17 +39,10 @@ pub struct LoadDone {
 }
 
 impl LoadDone {
-    /// The name of its kind. A program that reports several parts has one entry for each:
-    /// `stress-ng:cpu`.
-    #[must_use]
-    pub fn kind_name(&self) -> &str {
-        self.name.split_once(':').map_or(&self.name, |(kind, _)| kind)
-    }
-
     /// The load as a request names it: `messages`, `stress-ng:--cpu 2`.
     #[must_use]
     pub fn requested_word(&self) -> String {
-        load_word(self.kind_name(), &self.arguments)
+        load_word(&self.name, &self.arguments)
     }
 }
 
@@ -60,12 +52,10 @@ pub fn load_word(kind: &str, arguments: &[String]) -> String {
     if arguments.is_empty() { kind.to_owned() } else { format!("{kind}:{}", arguments.join(" ")) }
 }
 
-/// The loads as a request names them, each once.
+/// The loads as a request names them.
 #[must_use]
 pub fn requested_words(loads: &[LoadDone]) -> Vec<String> {
-    let mut words: Vec<String> = loads.iter().map(LoadDone::requested_word).collect();
-    words.dedup();
-    words
+    loads.iter().map(LoadDone::requested_word).collect()
 }
 
 /// An optional load that cannot run here.

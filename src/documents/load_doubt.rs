@@ -31,8 +31,6 @@ pub enum LoadDoubt {
     NotCounted,
     /// It did nothing.
     DidNothing,
-    /// It finished nothing before the end.
-    NothingFinished,
     /// Threads never started.
     ThreadsIdle {
         /// The number of threads.
@@ -58,8 +56,6 @@ pub enum LoadDoubt {
     },
     /// The program did not end in time.
     NotEnded,
-    /// The program reported no figures.
-    NoFigures,
     /// The program failed.
     ProgramFailed {
         /// Its error message; `None` without one.
@@ -83,9 +79,6 @@ impl fmt::Display for LoadDoubt {
             }
             LoadDoubt::NotCounted => f.write_str("the kernel has no counter for its work"),
             LoadDoubt::DidNothing => f.write_str("it did nothing"),
-            LoadDoubt::NothingFinished => {
-                f.write_str("it completed nothing during the measurement")
-            }
             LoadDoubt::ThreadsIdle { count, of } => {
                 write!(f, "{count} of {of} threads never started")
             }
@@ -96,7 +89,6 @@ impl fmt::Display for LoadDoubt {
                 write!(f, "{count} of {of} threads failed: {answer}")
             }
             LoadDoubt::NotEnded => f.write_str("it did not end in time, so its figures are lost"),
-            LoadDoubt::NoFigures => f.write_str("it reported no figures"),
             LoadDoubt::ProgramFailed { message: Some(message) } => {
                 write!(f, "the program failed: {message}")
             }

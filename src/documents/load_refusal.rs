@@ -16,16 +16,6 @@ pub enum LoadRefusal {
         /// The package that has it.
         package: String,
     },
-    /// It takes no arguments.
-    TakesNoArguments {
-        /// The given arguments.
-        arguments: Vec<String>,
-    },
-    /// The user gave an argument that cpushield sets itself.
-    ReservedArgument {
-        /// The argument.
-        argument: String,
-    },
     /// It has no command to run.
     NoCommand,
     /// The directory for its file is in memory.
@@ -148,12 +138,6 @@ impl fmt::Display for LoadRefusal {
         match self {
             Refusal::NotInstalled { program, package } => {
                 write!(f, "the program {program} is not installed; install the package {package}")
-            }
-            Refusal::TakesNoArguments { arguments } => {
-                write!(f, "it takes no arguments: {}", arguments.join(" "))
-            }
-            Refusal::ReservedArgument { argument } => {
-                write!(f, "cpushield sets {argument} itself; name stressors only")
             }
             Refusal::NoCommand => f.write_str("it has no command"),
             Refusal::InMemory { dir } => {

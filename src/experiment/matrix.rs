@@ -464,9 +464,9 @@ fn check_column(text: &ColumnText) -> Result<ExperimentColumn, MatrixFault> {
     }
     Ok(ExperimentColumn {
         name,
-        instrument: instrument.name().to_owned(),
+        instrument: instrument.name.to_owned(),
         periods_ns,
-        other: text.other || instrument.is_endless(),
+        other: text.other || instrument.is_endless,
         over_ns,
         load,
     })

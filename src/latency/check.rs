@@ -28,9 +28,9 @@ pub(super) fn check_request(
     if !offline.is_empty() {
         return Err(LatencyError::Offline { cpus: offline, online });
     }
-    request.instrument.possible(host).map_err(|why| request.refuse(why))?;
+    (request.instrument.possible)(host).map_err(|why| request.refuse(why))?;
     check_threads(request, &online)
-        .map_err(|why| LatencyError::Unsuited { instrument: request.instrument.name(), why })?;
+        .map_err(|why| LatencyError::Unsuited { instrument: request.instrument.name, why })?;
     Ok(online)
 }
 
@@ -38,7 +38,7 @@ pub(super) fn check_request(
 fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), ThreadRefusal> {
     let instrument = request.instrument;
     if online.difference(&request.cpus).is_empty() {
-        if instrument.is_endless() {
+        if instrument.is_endless {
             return Err(ThreadRefusal::EveryCpuBusy);
         }
         if !request.force && request.threads.iter().any(|thread| thread.policy.rt_priority() > 0) {
@@ -46,18 +46,18 @@ fn check_threads(request: &MeasureRequest<'_>, online: &CpuSet) -> Result<(), Th
         }
     }
     for thread in &request.threads {
-        if !instrument.is_endless() && thread.period_ns < SHORTEST_NS {
+        if !instrument.is_endless && thread.period_ns < SHORTEST_NS {
             return Err(ThreadRefusal::PeriodTooShort {
                 period_ns: thread.period_ns,
                 least_ns: SHORTEST_NS,
             });
         }
-        instrument.check_period(thread.period_ns)?;
+        (instrument.check_period)(thread.period_ns)?;
     }
-    if instrument.has_one_period() && request.threads.len() > 1 {
+    if instrument.has_one_period && request.threads.len() > 1 {
         return Err(ThreadRefusal::SeveralPeriods);
     }
-    let most = instrument.threads_max();
+    let most = instrument.threads_max;
     if request.threads.len().saturating_mul(request.cpus.len()) > most {
         return Err(ThreadRefusal::TooMany { most });
     }
@@ -86,8 +86,8 @@ pub(super) fn find_timer_migration(
     nohz_full: Option<&CpuSet>,
     migration: Option<bool>,
 ) -> Option<LatencyNote> {
-    let by_tracer = request.instrument.tracer().is_some();
-    let timed = !request.instrument.is_endless() && !request.instrument.is_driven() && !by_tracer;
+    let by_tracer = request.instrument.tracer.is_some();
+    let timed = !request.instrument.is_endless && request.instrument.drive.is_none() && !by_tracer;
     let cpus = request.cpus.intersection(nohz_full.filter(|_| timed && migration == Some(true))?);
     (!cpus.is_empty()).then_some(LatencyNote::TimersMayMigrate { cpus })
 }

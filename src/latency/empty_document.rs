@@ -28,7 +28,7 @@ pub(super) fn empty_document(
     };
     LatencyMeasurement {
         schema: SCHEMA,
-        instrument: request.instrument.name().to_owned(),
+        instrument: request.instrument.name.to_owned(),
         asked_ns: nanos(request.span),
         span_ns: 0,
         warmup_ns: nanos(request.warmup),
@@ -36,7 +36,6 @@ pub(super) fn empty_document(
         unfinished: false,
         began_s: 0,
         began_ns: 0,
-        parts: Vec::new(),
         series: Vec::new(),
         loads: Vec::new(),
         limits: request.limits,

@@ -145,15 +145,6 @@ pub fn counts(series: &ThreadSeries) -> Result<Vec<(u64, u64)>, HistogramError> 
     Ok(steps.map(|step| (step.value_iterated_to().min(longest), step.count_at_value())).collect())
 }
 
-/// Adds the histograms of several threads, without missed events.
-pub(super) fn sum(series: &[&ThreadSeries]) -> Result<Histogram<u64>, HistogramError> {
-    let mut whole = empty();
-    for one in series {
-        whole.add(decode(one)?).map_err(|e| too_wide(&e))?;
-    }
-    Ok(whole)
-}
-
 fn too_wide(error: &hdrhistogram::AdditionError) -> HistogramError {
     HistogramError::TooWide { error: format!("{error:?}") }
 }
@@ -255,7 +246,8 @@ fn whole_us(ns: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::measure::tests::latency;
+    use super::super::measure::tests::{latency, latency_of};
+    use super::super::{WorstLatency, WorstTimeline};
     use super::*;
     use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 
@@ -316,5 +308,27 @@ mod tests {
             _ => None,
         });
         assert_eq!(tag.as_deref(), Some("cpu3-1000000ns"));
+    }
+
+    /// A day of 10 kHz on 4 CPUs, with every value that a histogram distinguishes, and counts that
+    /// do not compress well.
+    #[test]
+    fn the_document_of_a_day_is_small() {
+        let (mut random, mut counts, mut value): (u64, _, u64) = (7, Vec::new(), 0);
+        while value < 1 << 30 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            counts.push((value, 1 + (random >> 33) % 120_000));
+            value += (value >> 10).max(1);
+        }
+        let mut day = latency_of(&counts);
+        let one = day.series.remove(0);
+        assert!(one.samples > 24 * 3600 * 10_000, "{}", one.samples);
+        let mut timeline = WorstTimeline::new(100_000_000);
+        (0..24 * 3600 * 10).for_each(|at| timeline.enter(at * 100_000_000, 900_000_000 + at));
+        let worst = (0..16).map(|n| WorstLatency { at_ns: n << 46, ..one.worst[0].clone() });
+        let one = ThreadSeries { timeline, worst: worst.collect(), ..one };
+        day.series = (0..4).map(|cpu| ThreadSeries { cpu, ..one.clone() }).collect();
+        let text = crate::json::to_json(&day).unwrap();
+        assert!(text.len() < 1 << 20, "{} bytes", text.len());
     }
 }

@@ -89,7 +89,7 @@ pub fn measure(
         load.stop_counting(host);
         run.empty_document.setting.steal_ns = stolen_since(host, &request.cpus, stolen_before);
         let moved = run.thread_state_doubts();
-        run.notes.extend(request.instrument.notes(host, &request.cpus));
+        run.notes.extend((request.instrument.notes)(host, &request.cpus));
         let end_ns = monotonic_ns();
         let longest = placements.iter().map(|placement| placement.period_ns).max().unwrap_or(0);
         source.stop(Duration::from_nanos(longest));
@@ -142,12 +142,9 @@ fn drive<'scope, 'env>(
     tallies: &'env [LatencyStats],
     begin_ns: u64,
 ) {
-    let instrument = request.instrument;
-    if !instrument.is_driven() {
-        return;
-    }
+    let Some(drive) = request.instrument.drive else { return };
     for (row, tally) in rows.iter().zip(tallies) {
-        scope.spawn(move || instrument.drive(row.placement.period_ns, begin_ns, tally));
+        scope.spawn(move || drive(row.placement.period_ns, begin_ns, tally));
     }
 }
 
@@ -257,7 +254,7 @@ impl<'a> MeasurementRun<'a> {
             && let Some(how) = guard.check(self.host)
             && !self.broken.iter().any(|breach| breach.how == how)
         {
-            self.broken.push(ShieldBreach { part: None, after_s: done.as_secs(), how });
+            self.broken.push(ShieldBreach { after_s: done.as_secs(), how });
         }
         if let Some(cpus) = environment::offline(self.host, &self.request.cpus) {
             let doubt = LatencyDoubt::CpusOffline { cpus };
@@ -407,7 +404,7 @@ fn series_for(
         over: over.collect(),
         jitter_ns: (figures.samples > 1
             && placement.period_ns > 0
-            && !request.instrument.is_driven())
+            && request.instrument.drive.is_none())
         .then(|| {
             let late = figures.longest_ns.saturating_sub(placement.period_ns);
             late.max(placement.period_ns.saturating_sub(figures.shortest_ns))
@@ -529,7 +526,6 @@ pub(super) mod tests {
             warmup_ns: 0,
             stopped: false,
             unfinished: false,
-            parts: Vec::new(),
             began_s: 1_800_000_000,
             began_ns: 7_000_000_000,
             series: vec![ThreadSeries {
@@ -612,7 +608,7 @@ pub(super) mod tests {
         assert_eq!(gate(&idle, 31_000).reasons(), "the load disk: it did nothing");
         assert_eq!(held(&idle, 30_999), Some(false));
         let mut broken = plain.clone();
-        let breach = ShieldBreach { part: None, after_s: 3, how: GuardBreach::GroupGone };
+        let breach = ShieldBreach { after_s: 3, how: GuardBreach::GroupGone };
         broken.isolation.broken.push(breach);
         assert_eq!(held(&broken, 31_000), None);
         let mut stopped = plain.clone();

@@ -140,7 +140,7 @@ impl MeasurementProcess {
         placements: &[ThreadPlacement],
     ) -> Result<MeasurementProcess, LatencyError> {
         let request = MeasurementRequest::Start {
-            instrument: request.instrument.name().to_owned(),
+            instrument: request.instrument.name.to_owned(),
             placements: placements.to_vec(),
             files: request.cgroup.iter().map(|dir| format!("{dir}/cgroup.procs")).collect(),
             limits_ns: limits(request),
@@ -262,7 +262,7 @@ impl MeasurementThreads {
                 // Otherwise the parent is gone, or gave up.
                 if let Ok(times) = wait.recv() {
                     let task = make_task(&placement, times, limits_ns);
-                    instrument.run(&host, &task, tally);
+                    (instrument.run)(&host, &task, tally);
                 }
             };
             let named = thread::Builder::new().name(format!("latency/{}", placement.cpu));

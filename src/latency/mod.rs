@@ -26,8 +26,7 @@
 //! `src/trace/flight_recorder.rs` keeps the last seconds, and each new worst latency gets a
 //! `TimeBreakdown` (`src/documents/evidence/why.rs`). `crates/linux/src/sys/clock_sync.rs`
 //! converts between `CLOCK_MONOTONIC` and TSC ticks. With `-o FILE`, `autosave.rs` saves the
-//! document once a second from a thread on a housekeeping CPU. `resume.rs` (pure) joins two parts
-//! of a measurement.
+//! document once a second from a thread on a housekeeping CPU.
 //!
 //! With `--load`, each kind of load is another process (`src/load/generator.rs`). It starts before
 //! the warm-up and counts its work in shared memory. This process reads the counters at the start
@@ -47,7 +46,6 @@ mod measurement_process;
 mod order;
 mod power;
 mod refusal;
-mod resume;
 mod sample_source;
 mod sampled_series;
 mod settings;
@@ -68,7 +66,6 @@ pub use measurement_process::serve;
 pub use order::{IsolationChecking, LatencyError, MeasureProgress, MeasureRequest};
 pub use power::{read_memory_kib, read_power};
 pub use refusal::{HpetRefusal, InstrumentRefusal, ThreadRefusal, TracerRefusal};
-pub use resume::{JoinError, ResumeMismatch, find_mismatch, join_parts};
 pub use settings::{SettingTime, TemporarySetting, TracerRecovery, restore_tracer_settings};
 pub use shield_monitor::ShieldMonitor;
 pub use thread_spec::{

@@ -20,7 +20,7 @@ pub enum IsolationChecking {
 /// What to measure, and how.
 pub struct MeasureRequest<'a> {
     /// The instrument.
-    pub instrument: &'static dyn Instrument,
+    pub instrument: &'static Instrument,
     /// The measured CPUs.
     pub cpus: CpuSet,
     /// The threads of each CPU.
@@ -60,7 +60,7 @@ pub struct MeasureRequest<'a> {
 impl MeasureRequest<'_> {
     /// Refuses the request because its instrument cannot run here.
     pub(super) fn refuse(&self, why: impl Into<InstrumentRefusal>) -> LatencyError {
-        LatencyError::Impossible { instrument: self.instrument.name(), why: Box::new(why.into()) }
+        LatencyError::Impossible { instrument: self.instrument.name, why: Box::new(why.into()) }
     }
 }
 

@@ -29,7 +29,7 @@ impl<'h> SampleSource<'h> {
         request: &MeasureRequest<'_>,
         placements: &[ThreadPlacement],
     ) -> Result<SampleSource<'h>, LatencyError> {
-        if let Some(tracer) = request.instrument.tracer() {
+        if let Some(tracer) = request.instrument.tracer {
             return LatencyTrace::start(host, request, tracer, placements)
                 .map(|trace| SampleSource::Trace(Box::new(trace)));
         }

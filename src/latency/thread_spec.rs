@@ -46,13 +46,13 @@ impl fmt::Display for PeriodError {
 /// # Errors
 /// The instrument has no periods, or two are the same.
 pub fn choose_periods(
-    instrument: &dyn Instrument,
+    instrument: &Instrument,
     requested_ns: &[u64],
 ) -> Result<Vec<u64>, PeriodError> {
-    if instrument.is_endless() {
+    if instrument.is_endless {
         return match requested_ns {
             [] => Ok(vec![0]),
-            _ => Err(PeriodError::NeverSleeps(instrument.name())),
+            _ => Err(PeriodError::NeverSleeps(instrument.name)),
         };
     }
     let mut periods_ns = requested_ns.to_vec();

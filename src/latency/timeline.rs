@@ -12,23 +12,6 @@ impl WorstTimeline {
         WorstTimeline { step_ns, worst_ns: Vec::new() }
     }
 
-    /// The timeline of two runs, the second of which starts `at_ns` after the start of the first.
-    pub(super) fn joined(
-        before: &WorstTimeline,
-        after: &WorstTimeline,
-        at_ns: u64,
-    ) -> WorstTimeline {
-        let mut whole = before.clone();
-        // A long moment of the second would leave shorter ones of the first empty.
-        while whole.step_ns > 0 && whole.step_ns < after.step_ns {
-            whole.halve();
-        }
-        for (nth, worst) in (0_u64..).zip(&after.worst_ns) {
-            whole.enter(at_ns.saturating_add(nth.saturating_mul(after.step_ns)), *worst);
-        }
-        whole
-    }
-
     /// Merges pairs of moments.
     fn halve(&mut self) {
         self.step_ns = self.step_ns.saturating_mul(2);

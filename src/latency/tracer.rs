@@ -15,7 +15,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MeasuredThreads {
     /// Threads of cpushield, which call the tracer; see
-    /// [`Instrument::run`](super::Instrument::run).
+    /// [`Instrument::run`](super::Instrument).
     Ours,
     /// Kernel threads, one for each CPU, named by this prefix and the CPU's number. They get the
     /// requested policy.

@@ -2,7 +2,7 @@
 //! threads would otherwise wait for each other. So what one load does to its memory does not delay
 //! another. [`LoadGenerator`] sends requests, and [`serve`] answers them.
 
-use super::kinds::{self, CountSource, LoadEnvironment, LoadKind, LoadWork, ProgramReport};
+use super::kinds::{self, LoadEnvironment, LoadKind, LoadWork};
 use super::order::{LoadError, LoadRequest, WantedLoad};
 use super::{LoadDone, LoadDoubt, LoadRefusal};
 use crate::documents::load_done::SkippedLoad;
@@ -39,7 +39,7 @@ pub(crate) enum LoadCommand {
 pub(crate) enum LoadReply {
     Ready { board: i32, workers: usize, description: LoadDescription, allowed: CpuSet },
     Going,
-    Done { reports: Vec<ProgramReport> },
+    Done { doubts: Vec<LoadDoubt> },
 }
 
 impl From<WorkerFailure> for LoadRefusal {
@@ -92,7 +92,7 @@ pub struct CountReading {
 /// One load.
 #[derive(Debug)]
 struct LoadInstance {
-    kind: &'static dyn LoadKind,
+    kind: &'static LoadKind,
     arguments: Vec<String>,
     description: LoadDescription,
     processes: Vec<LoadProcess>,
@@ -118,7 +118,7 @@ impl LoadGenerator {
         let mut generator =
             LoadGenerator { cpus: request.cpus.clone(), loads: Vec::new(), skipped: Vec::new() };
         for wanted in &request.wanted {
-            let load = wanted.kind.name();
+            let load = wanted.kind.name;
             match LoadInstance::start(host, wanted, request) {
                 Ok(instance) => generator.loads.push(instance),
                 Err(why) if wanted.optional => {
@@ -134,7 +134,7 @@ impl LoadGenerator {
     #[must_use]
     pub fn uncounted(&self) -> Vec<LoadDone> {
         let loads = self.loads.iter();
-        loads.map(|load| load.describe_done(ProgramReport::default(), &self.cpus)).collect()
+        loads.map(|load| load.describe_done(None, 0, &self.cpus)).collect()
     }
 
     /// Lets all loads start to work.
@@ -162,15 +162,14 @@ impl LoadGenerator {
         }
     }
 
-    /// Reads what each load has done so far. Loads that report their own figures at the end have no
-    /// count.
+    /// Reads what each load has done so far. Programs have no count.
     #[must_use]
     pub fn read_counts(&self, host: &Host) -> Vec<(&'static str, CountReading)> {
         let mut readings = Vec::new();
         for load in &self.loads {
             let CountReading { at_ns, count } = load.read_count(host, &self.cpus);
-            let count = count.filter(|_| !load.kind.is_program());
-            readings.push((load.kind.name(), CountReading { at_ns, count }));
+            let count = count.filter(|_| !load.kind.is_program);
+            readings.push((load.kind.name, CountReading { at_ns, count }));
         }
         readings
     }
@@ -180,7 +179,7 @@ impl LoadGenerator {
     pub fn end(mut self, host: &Host) -> Vec<LoadDone> {
         self.check_placement(host);
         let cpus = self.cpus;
-        self.loads.into_iter().flat_map(|load| load.end(&cpus)).collect()
+        self.loads.into_iter().map(|load| load.end(&cpus)).collect()
     }
 
     /// Adds a doubt for each load that has a thread on other CPUs, including threads of its
@@ -216,7 +215,7 @@ impl LoadInstance {
         request: &LoadRequest,
     ) -> Result<LoadInstance, LoadRefusal> {
         let kind = wanted.kind;
-        let shares = if kind.needs_process_per_cpu() {
+        let shares = if kind.needs_process_per_cpu {
             request.cpus.iter().map(CpuSet::single).collect()
         } else {
             vec![request.cpus.clone()]
@@ -252,9 +251,9 @@ impl LoadInstance {
     }
 
     fn read_count(&self, host: &Host, cpus: &CpuSet) -> CountReading {
-        let count = match self.kind.read_count(host, cpus) {
-            CountSource::Kernel(count) => count,
-            CountSource::Workers => {
+        let count = match self.kind.read_count {
+            Some(read_count) => read_count(host, cpus),
+            None => {
                 let totals = self.processes.iter().map(|process| process.counters.total());
                 Some(totals.fold(0, u64::wrapping_add))
             }
@@ -262,12 +261,12 @@ impl LoadInstance {
         CountReading { at_ns: monotonic_ns(), count }
     }
 
-    fn end(mut self, cpus: &CpuSet) -> Vec<LoadDone> {
+    fn end(mut self, cpus: &CpuSet) -> LoadDone {
         self.doubts.extend(find_worker_doubts(&self.processes));
-        let mut reports = Vec::new();
+        let mut failed = Vec::new();
         for process in &mut self.processes {
             match process.worker.request(&LoadCommand::End) {
-                Ok(LoadReply::Done { reports: more }) => reports.extend(more),
+                Ok(LoadReply::Done { doubts }) => failed.extend(doubts),
                 Ok(other) => {
                     self.doubts.push(LoadDoubt::NoAnswer {
                         why: WorkerFailure::unexpected(&other).into(),
@@ -276,43 +275,31 @@ impl LoadInstance {
                 Err(why) => self.doubts.push(LoadDoubt::NoAnswer { why }),
             }
         }
-        if reports.is_empty() {
-            reports.push(self.report_counted_span());
-        }
-        reports.into_iter().map(|report| self.describe_done(report, cpus)).collect()
-    }
-
-    /// Reports the counted span of a load that does not report its own figures.
-    fn report_counted_span(&self) -> ProgramReport {
-        let counts = self.last.count.zip(self.first.count);
+        let counts = self.last.count.zip(self.first.count).filter(|_| failed.is_empty());
         let count = counts.map(|(last, first)| last.wrapping_sub(first));
+        if count.is_none() && failed.is_empty() {
+            self.doubts.push(LoadDoubt::NotCounted);
+        }
+        if count == Some(0) && !self.kind.is_program {
+            self.doubts.push(LoadDoubt::DidNothing);
+        }
+        self.doubts.extend(failed);
         let span_ns = self.last.at_ns.saturating_sub(self.first.at_ns);
-        let doubts = if count.is_none() { vec![LoadDoubt::NotCounted] } else { Vec::new() };
-        ProgramReport { part: None, count, span_ns, doubts }
+        self.describe_done(count, span_ns, cpus)
     }
 
-    fn describe_done(&self, report: ProgramReport, cpus: &CpuSet) -> LoadDone {
-        let mut doubts = self.doubts.clone();
-        doubts.extend(report.doubts);
-        if report.count == Some(0) && !self.kind.may_finish_nothing() {
-            doubts.push(if self.kind.is_program() {
-                LoadDoubt::NothingFinished
-            } else {
-                LoadDoubt::DidNothing
-            });
-        }
-        let name = self.kind.name();
+    fn describe_done(&self, count: Option<u64>, span_ns: u64, cpus: &CpuSet) -> LoadDone {
         LoadDone {
-            name: report.part.map_or(name.to_owned(), |part| format!("{name}:{part}")),
+            name: self.kind.name.to_owned(),
             arguments: self.arguments.clone(),
             what: self.description.what.clone(),
             program: self.description.program.clone(),
             cpus: cpus.clone(),
-            unit: self.kind.unit().to_owned(),
-            count: report.count,
-            per_s: compute_rate(report.count, report.span_ns),
-            span_ns: report.span_ns,
-            doubts,
+            unit: self.kind.unit.to_owned(),
+            count,
+            per_s: compute_rate(count, span_ns),
+            span_ns,
+            doubts: self.doubts.clone(),
         }
     }
 }
@@ -364,7 +351,7 @@ impl LoadProcess {
         cpus: CpuSet,
         request: &LoadRequest,
     ) -> Result<(LoadProcess, LoadDescription, CpuSet), LoadRefusal> {
-        let (kind, arguments) = (wanted.kind.name().to_owned(), wanted.arguments.clone());
+        let (kind, arguments) = (wanted.kind.name.to_owned(), wanted.arguments.clone());
         let command = LoadCommand::Start { kind, arguments, cpus, dir: request.dir.clone() };
         match WorkerClient::start(host, &command)? {
             (worker, LoadReply::Ready { board, workers, description, allowed }) => {
@@ -395,7 +382,7 @@ pub fn serve(host: &Host) {
         }
         LoadCommand::End => {
             let finish = threads.take().and_then(|threads| threads.finish);
-            Ok(LoadReply::Done { reports: finish.map(|finish| finish()).unwrap_or_default() })
+            Ok(LoadReply::Done { doubts: finish.map(|finish| finish()).unwrap_or_default() })
         }
     });
 }
@@ -403,7 +390,7 @@ pub fn serve(host: &Host) {
 /// The threads inside of the process of a load.
 struct LoadThreads {
     starts: Vec<Sender<()>>,
-    finish: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
+    finish: Option<Box<dyn FnOnce() -> Vec<LoadDoubt>>>,
     /// Keeps the shared memory open.
     _counters: Arc<ProgressCounters>,
 }
@@ -423,8 +410,8 @@ impl LoadThreads {
         // A cpuset may allow only some of them.
         let allowed = sched::affinity(0).map_err(LoadRefusal::failed)?;
         let environment = LoadEnvironment { host, cpus: allowed.clone(), dir, arguments };
-        kind.check_possible(&environment)?;
-        let prepared = kind.prepare(&environment)?;
+        (kind.check_possible)(&environment)?;
+        let prepared = (kind.prepare)(&environment)?;
         let workers = prepared.workers.len();
         let counters = Arc::new(ProgressCounters::new(workers).map_err(LoadRefusal::failed)?);
         let (mut starts, (ready_sender, ready_receiver)) = (Vec::new(), channel());

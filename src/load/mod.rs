@@ -7,7 +7,7 @@
 //! in shared memory, so reading them does not disturb it.
 //!
 //! The result is `LoadDone`. A load counts only the work that it did, and a load that cannot run
-//! says why. See the trait `LoadKind` in `kinds/mod.rs`.
+//! says why. See `LoadKind` in `kinds/mod.rs`.
 
 mod generator;
 mod gentle_load;

@@ -19,7 +19,7 @@ pub const COMMAND: &str = "command";
 #[derive(Debug, Clone)]
 pub struct WantedLoad {
     /// Its kind.
-    pub kind: &'static dyn LoadKind,
+    pub kind: &'static LoadKind,
     /// The user's arguments for a program.
     pub arguments: Vec<String>,
     /// It is skipped, with a note, where it cannot run.
@@ -30,7 +30,7 @@ impl WantedLoad {
     /// The load as a request names it: `messages`, `stress-ng:--cpu 2`.
     #[must_use]
     pub fn word(&self) -> String {
-        load_word(self.kind.name(), &self.arguments)
+        load_word(self.kind.name, &self.arguments)
     }
 }
 
@@ -145,17 +145,17 @@ pub fn parse_loads(words: &[String]) -> Result<Vec<WantedLoad>, LoadError> {
     for word in words {
         let (name, arguments) = word.split_once(':').unwrap_or((word, ""));
         let kinds = match name {
-            ALL => KINDS.iter().copied().filter(|kind| !kind.is_program()).collect(),
+            ALL => KINDS.iter().copied().filter(|kind| !kind.is_program).collect(),
             name => {
                 vec![kinds::named(name).ok_or_else(|| unknown(word, name))?]
             }
         };
         let arguments = parse_arguments(name, arguments)?;
-        if !arguments.is_empty() && kinds.iter().any(|kind| !kind.is_program()) {
+        if !arguments.is_empty() && kinds.iter().any(|kind| !kind.is_program) {
             return Err(LoadError::UnexpectedArguments { word: word.clone() });
         }
         for kind in kinds {
-            match wanted.iter_mut().find(|known| known.kind.name() == kind.name()) {
+            match wanted.iter_mut().find(|known| known.kind.name == kind.name) {
                 Some(_) if name == COMMAND => return Err(LoadError::SeveralCommands),
                 Some(known) => known.optional &= name == ALL,
                 None => {
@@ -194,7 +194,7 @@ mod tests {
 
     fn describe(load: &WantedLoad) -> String {
         let optional = if load.optional { "?" } else { "" };
-        format!("{}{optional}{}", load.kind.name(), load.arguments.join("+"))
+        format!("{}{optional}{}", load.kind.name, load.arguments.join("+"))
     }
 
     #[test]

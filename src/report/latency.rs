@@ -327,11 +327,11 @@ fn loads(runs: &[LatencyRun<'_>]) -> Table {
     Table::new("Loads", columns, rows)
 }
 
-/// What each program does; the parts of one program are described once.
+/// What each load does, once.
 fn describe_loads(runs: &[LatencyRun<'_>]) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for load in runs.iter().flat_map(|run| &run.latency.loads) {
-        let name = load.kind_name();
+        let name = &load.name;
         let line = TextLine::new(format!("{name}: {}", load.what)).below();
         if !lines.contains(&line) {
             lines.push(line);

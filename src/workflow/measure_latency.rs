@@ -26,6 +26,8 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Default duration of a measurement.
+const SPAN: Duration = Duration::from_secs(10);
 /// The default warm-up.
 const WARMUP: Duration = Duration::from_millis(200);
 /// The default warm-up with a load, which first has to fill its buffers.
@@ -34,16 +36,14 @@ const WARMUP_LOADED: Duration = Duration::from_secs(1);
 /// What to measure, how, and which files to write.
 #[derive(Debug, Clone)]
 pub struct LatencyRequest {
-    /// The name of the instrument; that of the resumed measurement if `None`.
+    /// The name of the instrument.
     pub instrument: Option<String>,
     /// The CPUs; those of the active shield if `None`.
     pub cpus: Option<CpuSet>,
-    /// How long to measure, with all earlier parts.
+    /// How long to measure; [`SPAN`] if `None`.
     pub span: Option<Duration>,
     /// The file that the measurement is saved in.
     pub output: Option<PathBuf>,
-    /// The saved measurement to resume.
-    pub resume: Option<PathBuf>,
     /// How long the threads run before the measurement.
     pub warmup: Option<Duration>,
     /// The period of each thread on a CPU, in nanoseconds; one default thread if empty.
@@ -109,12 +109,13 @@ pub fn measure_latency(
     work: &WorkContext<'_>,
     request: &LatencyRequest,
 ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
-    let (output, resume) = (request.output.as_deref(), request.resume.as_deref());
-    let checkpoint = MeasurementCheckpoint::open(work, output, resume, request.limits)?;
+    let open = |path: &PathBuf| MeasurementCheckpoint::open(work, path);
+    let checkpoint = request.output.as_ref().map(open).transpose()?;
     if checkpoint.is_none() {
         checkpoint::mention_saving(work.ui, request.span.unwrap_or_default());
     }
-    let instrument = choose_instrument(request, checkpoint.as_ref())?;
+    let name = request.instrument.as_deref();
+    let instrument = name.and_then(instruments::named).ok_or_else(no_instrument)?;
     let threads = thread_specs(request, instrument)?;
     request.load.check()?;
     let LatencyFiles { histogram, hdr } = &request.files;
@@ -122,7 +123,7 @@ pub fn measure_latency(
     let mut named = [histogram, hdr].into_iter().flatten();
     named.try_for_each(|file| user_files.check_writable(file))?;
     let target = find_target(work, request, instrument)?;
-    if request.why || instrument.tracer().is_some() {
+    if request.why || instrument.tracer.is_some() {
         check_disturbance(work, &target.watch.cpus, request.disturbance)?;
     }
     catch_stops()?;
@@ -137,26 +138,24 @@ pub fn measure_latency(
 fn measure(
     work: &WorkContext<'_>,
     request: &LatencyRequest,
-    instrument: &'static dyn Instrument,
+    instrument: &'static Instrument,
     threads: Vec<ThreadSpec>,
     target: &LatencyTarget,
     checkpoint: Option<&MeasurementCheckpoint<'_>>,
 ) -> Result<LatencyMeasurement, Failure> {
     let WorkContext { ui, host, store, .. } = work;
     let bar = ui.bar();
-    let (done_before, worst_before) =
-        checkpoint.map_or((Duration::ZERO, None), MeasurementCheckpoint::progress_before);
-    let worst = Cell::new(worst_before);
+    let worst = Cell::new(None);
     let save = |latency| {
         if let Some(checkpoint) = checkpoint {
-            checkpoint.save(latency);
+            checkpoint.save(&latency);
         }
     };
     let order = MeasureRequest {
         instrument,
         cpus: target.watch.cpus.clone(),
         threads,
-        span: checkpoint::remaining_span(checkpoint, request.span)?,
+        span: request.span.unwrap_or(SPAN),
         warmup: request.warmup.unwrap_or(if request.load.any() { WARMUP_LOADED } else { WARMUP }),
         over_ns: request.over_ns.clone(),
         limits: request.limits,
@@ -174,33 +173,15 @@ fn measure(
                 let so_far = worst
                     .get()
                     .map_or_else(String::new, |ns| format!(", worst {}", table::span(ns)));
-                bar.show_progress(
-                    &format!("measuring{so_far}"),
-                    done_before + done,
-                    done_before + of,
-                );
+                bar.show_progress(&format!("measuring{so_far}"), done, of);
             }
         },
         autosave: checkpoint.is_some().then_some(&save),
         stop: &|| signal::stopped_by().is_some(),
     };
-    checkpoint.map_or(Ok(()), |checkpoint| checkpoint.check_resumable(host, &order))?;
     let latency = latency::measure(host, &order);
     bar.end();
     Ok(latency?)
-}
-
-/// The requested instrument, or the instrument of the resumed measurement.
-fn choose_instrument(
-    request: &LatencyRequest,
-    checkpoint: Option<&MeasurementCheckpoint<'_>>,
-) -> Result<&'static dyn Instrument, Failure> {
-    let requested = request.instrument.as_deref();
-    let name = match checkpoint {
-        Some(checkpoint) => checkpoint.instrument(requested)?,
-        None => requested,
-    };
-    name.and_then(instruments::named).ok_or_else(no_instrument)
 }
 
 /// The failure when no instrument is named. It lists all instruments.
@@ -208,7 +189,7 @@ fn no_instrument() -> Failure {
     let mut message =
         "the instrument is missing; it determines what the threads wait for".to_owned();
     for instrument in INSTRUMENTS {
-        message.push_str(&format!("\n  {:<9} {}", instrument.name(), instrument.summary()));
+        message.push_str(&format!("\n  {:<9} {}", instrument.name, instrument.summary));
     }
     Failure::usage(message)
         .hint("start with: cpushield latency timer")
@@ -218,13 +199,13 @@ fn no_instrument() -> Failure {
 /// The threads on each CPU.
 fn thread_specs(
     request: &LatencyRequest,
-    instrument: &dyn Instrument,
+    instrument: &Instrument,
 ) -> Result<Vec<ThreadSpec>, Failure> {
     if request.over_ns.len() > LIMITS {
         return Err(Failure::usage(format!("--over can be given at most {LIMITS} times")));
     }
-    if instrument.is_endless() && request.fifo.is_some() {
-        let name = instrument.name();
+    if instrument.is_endless && request.fifo.is_some() {
+        let name = instrument.name;
         return Err(Failure::usage(format!("a {name} thread never sleeps, so --fifo is refused"))
             .hint("omit --fifo; a real-time priority would starve kernel threads"));
     }
@@ -234,7 +215,7 @@ fn thread_specs(
             PeriodError::SamePeriod => "give each --thread a different period",
         })
     })?;
-    Ok(match request.other || instrument.is_endless() {
+    Ok(match request.other || instrument.is_endless {
         true => latency::ordinary_threads(&periods_ns),
         false => latency::real_time_threads(&periods_ns, request.fifo.unwrap_or(PRIORITY)),
     })
@@ -243,10 +224,10 @@ fn thread_specs(
 fn find_target(
     work: &WorkContext<'_>,
     request: &LatencyRequest,
-    instrument: &dyn Instrument,
+    instrument: &Instrument,
 ) -> Result<LatencyTarget, Failure> {
     let host = &work.host;
-    let command = format!("latency {}", instrument.name());
+    let command = format!("latency {}", instrument.name);
     let watch = WatchTarget::find(work, request.cpus.as_ref(), &command)?;
     if let Some(place) = watch.own_shield() {
         check_idle(host, place, &watch.cpus)?;
@@ -338,7 +319,6 @@ mod tests {
             cpus: None,
             span: None,
             output: None,
-            resume: None,
             warmup: None,
             periods_ns: periods_ns.to_vec(),
             fifo: None,
@@ -353,7 +333,7 @@ mod tests {
             cgroup: None,
         };
         change(&mut request);
-        thread_specs(&request, choose_instrument(&request, None).ok()?).ok()
+        thread_specs(&request, instruments::named(name)?).ok()
     }
 
     #[test]

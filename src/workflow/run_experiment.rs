@@ -247,7 +247,8 @@ pub(super) fn check_possible(machine: &LiveExperimentMachine<'_>) -> Result<(), 
     }
     for column in &machine.matrix.columns {
         let instrument = instruments::named(&column.instrument);
-        if let Some(Err(why)) = instrument.map(|instrument| instrument.possible(&machine.work.host))
+        if let Some(Err(why)) =
+            instrument.map(|instrument| (instrument.possible)(&machine.work.host))
         {
             let why = format!("`latency {}` cannot run here: {why}", column.instrument);
             return Err(Failure::machine(format!("column {:?}: {why}", column.name)));

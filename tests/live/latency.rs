@@ -93,11 +93,11 @@ fn every_instrument_measures_or_says_why_it_cannot() {
     let state = std::env::temp_dir().join(format!("cpushield-state-{}", std::process::id()));
     for instrument in cpushield::latency::INSTRUMENTS {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cpushield"));
-        command.args(["latency", instrument.name(), "--other", "--for", "1s", "--json"]);
-        if instrument.is_endless() && sched::affinity(0).unwrap().len() < 2 {
+        command.args(["latency", instrument.name, "--other", "--for", "1s", "--json"]);
+        if instrument.is_endless && sched::affinity(0).unwrap().len() < 2 {
             continue;
         }
-        if !instrument.is_endless() {
+        if !instrument.is_endless {
             command.args(["--thread", "20ms"]);
         }
         command.arg("--state").arg(&state).arg("--cpus");
@@ -106,11 +106,11 @@ fn every_instrument_measures_or_says_why_it_cannot() {
         match output.status.code() {
             Some(0) => {
                 let latency = document(&output);
-                assert_eq!(latency.instrument, instrument.name());
+                assert_eq!(latency.instrument, instrument.name);
                 assert!(latency.series[0].samples > 0, "{latency:?}");
             }
             Some(3) => assert!(said.contains("cannot run here: "), "{said}"),
-            other => panic!("{}: {other:?} {said}", instrument.name()),
+            other => panic!("{}: {other:?} {said}", instrument.name),
         }
     }
     let _ = std::fs::remove_dir_all(state);

@@ -135,7 +135,7 @@ fn the_kernel_confirms_the_count_of_each_load() {
     let words = ["--for", "2s", "--load", "all", "--load-cpus", "all", "--max", "1h"];
     let latency = read_document(command(cpu, &dir, &words).spawn().unwrap());
     let after = read_kernel_counts();
-    let own = KINDS.iter().filter(|kind| !kind.is_program());
+    let own = KINDS.iter().filter(|kind| !kind.is_program);
     assert_eq!(latency.loads.len(), own.count(), "{:?}", latency.notes);
     for load in &latency.loads {
         assert!(load.count > Some(0) && load.doubts.is_empty(), "{load:?}");
@@ -268,9 +268,9 @@ fn installed_load_programs_run_and_end_with_the_load() {
     let loads = ["--load", words[0], "--load", words[1]];
     let run = [&["--for", "2s"][..], &loads].concat();
     let latency = read_document(command(cpu, &dir, &run).spawn().unwrap());
-    for name in ["stress-ng:cpu", "stress-ng:sock", "hackbench"] {
+    for name in ["stress-ng", "hackbench"] {
         let load = find_load(&latency, name);
-        assert!(load.count > Some(0) && load.per_s.is_some_and(|rate| rate > 0.0), "{load:?}");
+        assert_eq!(load.count > Some(0), name == "hackbench", "{load:?}");
         assert!(load.doubts.is_empty() && load.program.is_some(), "{load:?}");
     }
     let run = [&["--for", "1h"][..], &loads].concat();

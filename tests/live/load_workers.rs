@@ -24,14 +24,14 @@ fn every_worker_of_every_kind_works() {
 fn work() {
     let host = Host::live();
     let dir = std::env::temp_dir();
-    for kind in KINDS.iter().filter(|kind| !kind.is_program()) {
+    for kind in KINDS.iter().filter(|kind| !kind.is_program) {
         let cpus = sched::affinity(0).unwrap();
         let environment =
             LoadEnvironment { host: &host, cpus, dir: dir.clone(), arguments: Vec::new() };
-        if kind.check_possible(&environment).is_err() {
+        if (kind.check_possible)(&environment).is_err() {
             continue;
         }
-        let prepared = kind.prepare(&environment).unwrap();
+        let prepared = (kind.prepare)(&environment).unwrap();
         let counters = Arc::new(ProgressCounters::new(prepared.workers.len()).unwrap());
         for (i, (_, work)) in prepared.workers.into_iter().enumerate() {
             let counters = Arc::clone(&counters);

@@ -17,7 +17,6 @@ pub fn latency() -> LatencyMeasurement {
         unfinished: false,
         began_s: 1,
         began_ns: 1,
-        parts: Vec::new(),
         series: Vec::new(),
         loads: Vec::new(),
         limits: LatencyLimits::default(),

@@ -201,20 +201,20 @@ fn instruments_page() -> String {
          | instrument | what it measures |\n|---|---|\n"
     );
     for instrument in INSTRUMENTS {
-        let (name, summary) = (instrument.name(), instrument.summary());
+        let (name, summary) = (instrument.name, instrument.summary);
         text.push_str(&format!("| [{name}](#latency-{name}) | {summary} |\n"));
     }
     text.push_str("\n| load | what it does |\n|---|---|\n");
     for kind in KINDS {
-        let (name, summary) = (kind.name(), kind.summary());
+        let (name, summary) = (kind.name, kind.summary);
         text.push_str(&format!("| [{name}](#load-{name}) | {summary} |\n"));
     }
     for instrument in INSTRUMENTS {
-        let (name, page) = (instrument.name(), instrument.page());
+        let (name, page) = (instrument.name, instrument.page);
         text.push_str(&format!("\n## latency-{name}\n\n{page}\n"));
     }
     for kind in KINDS {
-        text.push_str(&format!("\n## load-{}\n\n{}\n", kind.name(), kind.page()));
+        text.push_str(&format!("\n## load-{}\n\n{}\n", kind.name, kind.page));
     }
     text
 }

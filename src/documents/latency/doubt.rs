@@ -111,7 +111,6 @@ impl LatencyDoubt {
     #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
-            LatencyDoubt::Incomplete { .. } => Some("to continue it, use --resume FILE"),
             LatencyDoubt::ThreadDoubtful { doubt, .. } => doubt.advice(),
             _ => None,
         }
@@ -355,10 +354,7 @@ impl fmt::Display for ThreadDoubt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShieldBreach {
-    /// The part of a resumed measurement, counted from 1; `None` in the first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<usize>,
-    /// Seconds since the start of its part.
+    /// Seconds since the start of the measurement.
     pub after_s: u64,
     /// How.
     pub how: GuardBreach,
@@ -366,7 +362,6 @@ pub struct ShieldBreach {
 
 impl fmt::Display for ShieldBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.part.iter().try_for_each(|part| write!(f, "in part {part}, "))?;
         write!(f, "after {} s: {}", self.after_s, self.how)
     }
 }

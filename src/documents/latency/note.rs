@@ -25,11 +25,6 @@ pub enum LatencyNote {
         /// The load, and why.
         skipped: SkippedLoad,
     },
-    /// The work of a load in the earlier parts is unknown.
-    LoadCountedInLastPart {
-        /// Its name.
-        load: String,
-    },
     /// Timers of `nohz_full` CPUs may expire on other CPUs.
     TimersMayMigrate {
         /// These CPUs.
@@ -93,16 +88,6 @@ pub enum LatencyNote {
         /// The kernel's error.
         answer: String,
     },
-    /// The measurement was resumed.
-    Resumed {
-        /// The number of the new part, from 1 for the first.
-        part: usize,
-        /// The pause before it.
-        pause: MeasurementPause,
-        /// What was lost of the part before.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        lost: Option<LostPart>,
-    },
     /// The document could not be saved at times.
     NotSaved {
         /// The first error.
@@ -135,37 +120,6 @@ pub struct FrequentInterrupt {
     pub culprit: Culprit,
 }
 
-/// The pause between two parts of a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "boot", rename_all = "kebab-case")]
-pub enum MeasurementPause {
-    /// Both parts ran in one boot.
-    Same {
-        /// The length of the pause in nanoseconds.
-        pause_ns: u64,
-    },
-    /// The machine was booted in between.
-    Other {
-        /// The length of the pause in seconds by the wall clock.
-        pause_s: u64,
-    },
-    /// It is unknown whether the machine was booted in between.
-    Unknown {
-        /// The length of the pause in seconds by the wall clock.
-        pause_s: u64,
-    },
-}
-
-/// The end of an interrupted part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum LostPart {
-    /// The time since its last save.
-    LastSecond,
-}
-
 impl LatencyNote {
     /// What the reader can do about it, where that is known.
     #[must_use]
@@ -189,9 +143,6 @@ impl fmt::Display for LatencyNote {
                 write!(f, "the load also runs on the measured CPU {cpus}, because of --load-cpus")
             }
             LatencyNote::LoadSkipped { skipped } => skipped.fmt(f),
-            LatencyNote::LoadCountedInLastPart { load } => {
-                write!(f, "the work of the load {load} was counted only in the last part")
-            }
             LatencyNote::TimersMayMigrate { cpus } => write!(
                 f,
                 "CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on \
@@ -235,10 +186,6 @@ impl fmt::Display for LatencyNote {
                 )
             }
             LatencyNote::TraceLeft { answer } => write!(f, "could not remove the trace: {answer}"),
-            LatencyNote::Resumed { part, pause, lost } => {
-                write!(f, "part {part} began {pause}")?;
-                lost.iter().try_for_each(|lost| write!(f, "; {lost}"))
-            }
             LatencyNote::NotSaved { why, times } => write_not_saved(f, why, *times),
             LatencyNote::SavedSlowly { longest_s } => write!(
                 f,
@@ -299,35 +246,5 @@ impl fmt::Display for FrequentInterrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = format!("{} {}", self.cause, self.culprit);
         write!(f, "{} ({} times)", name.trim_end(), self.count)
-    }
-}
-
-impl fmt::Display for MeasurementPause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MeasurementPause::Same { pause_ns } => {
-                let pause = exact_duration(pause_ns / 1_000_000 * 1_000_000);
-                write!(f, "{pause} after the previous part ended")
-            }
-            MeasurementPause::Other { pause_s } => write!(
-                f,
-                "about {pause_s} s by the wall clock after the previous part ended, after a reboot"
-            ),
-            MeasurementPause::Unknown { pause_s } => write!(
-                f,
-                "about {pause_s} s by the wall clock after the previous part ended, possibly after \
-                 a reboot"
-            ),
-        }
-    }
-}
-
-impl fmt::Display for LostPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LostPart::LastSecond => {
-                f.write_str("what the previous part measured after its last save is lost")
-            }
-        }
     }
 }

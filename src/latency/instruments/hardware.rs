@@ -1,7 +1,7 @@
 //! `hardware`: the hwlat tracer. A kernel thread polls the clock with interrupts disabled; time
 //! that is missing then was lost to firmware, hypervisor or hardware.
 
-use super::{Instrument, InstrumentRefusal, ThreadTask};
+use super::{Instrument, InstrumentRefusal};
 use crate::documents::count_text::joined;
 use crate::latency::settings::SettingTime;
 use crate::latency::tracer::{
@@ -9,7 +9,7 @@ use crate::latency::tracer::{
 };
 use crate::latency::{LatencyNote, TracerRefusal};
 use cpushield_linux::Host;
-use cpushield_linux::shared_memory::latency_stats::{LatencyStats, WakeEvent};
+use cpushield_linux::shared_memory::latency_stats::WakeEvent;
 use cpushield_linux::trace::tracefs::Tracefs;
 
 /// How long interrupts are off in each window, in microseconds.
@@ -20,63 +20,47 @@ const WINDOW_US: u64 = 20_000;
 /// The tracer records gaps of more than this many whole microseconds.
 const THRESHOLD_US: u64 = 1;
 
-/// The instrument `hardware`.
+/// Its tracer.
 #[derive(Debug)]
-pub struct HardwareInstrument;
+pub struct HardwareTracer;
 
-impl Instrument for HardwareInstrument {
-    fn name(&self) -> &'static str {
-        "hardware"
-    }
+pub(super) const HARDWARE: Instrument = Instrument {
+    name: "hardware",
+    summary: "time lost to firmware, hypervisor or hardware (hwlat tracer), and the number of SMIs",
+    page: "The kernel's hwlat tracer has a thread on each measured CPU. It disables interrupts for \
+     10 ms and polls the clock during that time. Then it sleeps for 10 ms, rounded up to whole \
+     ticks of CONFIG_HZ. While interrupts are disabled, only an NMI or a machine check can \
+     run. So a gap between two reads of the clock comes from one of those or from below the \
+     kernel: firmware (system management mode), a hypervisor, the memory, the bus. No other \
+     instrument disturbs the CPU as much: everything else on it stops for 10 ms, and so does \
+     any CPU that waits for it. The instrument is refused while a program runs in the shield; \
+     never use it on a production machine.\n\n\
+     A sample is the longest gap of one such window, if that gap is 2 µs or longer. The tracer \
+     rounds down to whole microseconds; the result shows the next higher microsecond, which \
+     the gap did not reach. The time of a sample is the end of its window, up to 10 ms later. \
+     At least half of the time is not observed, so rare events need long runs. A run without a \
+     gap is a result, too.\n\n\
+     The result also shows the number of SMIs that the processor counted on each CPU (Intel: \
+     MSR 0x34, through the msr module; AMD: an event from Zen 2 on; `cpushield explain smi`). \
+     A gap without an SMI was not caused by the firmware, or the processor does not count \
+     SMIs. `latency spin` sees the same gaps without disabling anything, but cannot \
+     distinguish them from gaps that the kernel causes.\n\n\
+     The tracer's settings and tracing_thresh affect the whole machine. They are restored like \
+     those of `kernel`.\n\n\
+     Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_fn() and \
+     hwlat_tracer_reset() in kernel/trace/trace_hwlat.c (6.12); per-cpu mode since 5.14; Intel \
+     SDM volume 4, MSR_SMI_COUNT.",
+    possible,
+    is_endless: true,
+    tracer: Some(&HardwareTracer),
+    ..Instrument::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "time lost to firmware, hypervisor or hardware (hwlat tracer), and the number of SMIs"
-    }
-
-    fn page(&self) -> &'static str {
-        "The kernel's hwlat tracer has a thread on each measured CPU. It disables interrupts for \
-         10 ms and polls the clock during that time. Then it sleeps for 10 ms, rounded up to whole \
-         ticks of CONFIG_HZ. While interrupts are disabled, only an NMI or a machine check can \
-         run. So a gap between two reads of the clock comes from one of those or from below the \
-         kernel: firmware (system management mode), a hypervisor, the memory, the bus. No other \
-         instrument disturbs the CPU as much: everything else on it stops for 10 ms, and so does \
-         any CPU that waits for it. The instrument is refused while a program runs in the shield; \
-         never use it on a production machine.\n\n\
-         A sample is the longest gap of one such window, if that gap is 2 µs or longer. The tracer \
-         rounds down to whole microseconds; the result shows the next higher microsecond, which \
-         the gap did not reach. The time of a sample is the end of its window, up to 10 ms later. \
-         At least half of the time is not observed, so rare events need long runs. A run without a \
-         gap is a result, too.\n\n\
-         The result also shows the number of SMIs that the processor counted on each CPU (Intel: \
-         MSR 0x34, through the msr module; AMD: an event from Zen 2 on; `cpushield explain smi`). \
-         A gap without an SMI was not caused by the firmware, or the processor does not count \
-         SMIs. `latency spin` sees the same gaps without disabling anything, but cannot \
-         distinguish them from gaps that the kernel causes.\n\n\
-         The tracer's settings and tracing_thresh affect the whole machine. They are restored like \
-         those of `kernel`.\n\n\
-         Source: Documentation/trace/hwlat_detector.rst; get_sample(), kthread_fn() and \
-         hwlat_tracer_reset() in kernel/trace/trace_hwlat.c (6.12); per-cpu mode since 5.14; Intel \
-         SDM volume 4, MSR_SMI_COUNT."
-    }
-
-    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
-        tracer::possible(self, host).map_err(InstrumentRefusal::GapTracer)
-    }
-
-    fn is_endless(&self) -> bool {
-        true
-    }
-
-    fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
-        Some(&HardwareInstrument)
-    }
-
-    fn run(&self, _host: &Host, _task: &ThreadTask, _tally: &LatencyStats) {
-        // Kernel threads measure.
-    }
+fn possible(host: &Host) -> Result<(), InstrumentRefusal> {
+    tracer::possible(&HardwareTracer, host).map_err(InstrumentRefusal::GapTracer)
 }
 
-impl LatencyTracer for HardwareInstrument {
+impl LatencyTracer for HardwareTracer {
     fn name(&self) -> &'static str {
         "hwlat"
     }

@@ -19,94 +19,84 @@ const HERTZ_FOR_ALL: u64 = 64;
 /// keep up.
 const TRIES: u32 = 16;
 
-/// The instrument `hpet`.
-#[derive(Debug)]
-pub struct DeviceTimer;
+pub(super) const HPET: Instrument = Instrument {
+    name: "hpet",
+    summary: "a device interrupt (an HPET timer), measured by the device's own counter",
+    page: "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. This is \
+     a device interrupt like that of a network card: a chip raises it, an interrupt controller \
+     sends it to a CPU, a driver's handler wakes the reader. The figure includes all of these \
+     steps. It also includes everything else that runs in that time on the thread's CPU and on \
+     the CPU that handles the interrupt. The due time of the interrupt is exact: the timer's \
+     comparator holds the counter value at which it is due. The comparator and the counter are \
+     both read from the device's page, which /dev/hpet maps. So the figure also includes the \
+     time of the chip and the controller, which no software timer can measure. Each figure \
+     also includes one read of the counter, which takes about a microsecond, and much longer \
+     in a guest.\n\n\
+     The kernel and /proc/irq/N/smp_affinity_list, not cpushield, determine which CPU handles \
+     the interrupt; a shield keeps it away from its CPUs. The result names that CPU. To have \
+     the interrupt and the thread on one CPU, write that CPU to the file; the setting stays \
+     for the next run. On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel \
+     thread, SCHED_FIFO 50.\n\n\
+     Where the timer supports it, the chip repeats the interrupt by itself, on a grid. On many \
+     chips only the first timer does. Otherwise the driver's handler sets the comparator \
+     again, to one period after the handler runs, so there is no grid. When something below \
+     the kernel delays that handler for longer than a period, the next interrupt comes only \
+     when the counter has wrapped, minutes later; the result then says that no more events \
+     came. Either way each latency counts from the comparator value of its own event. Events \
+     that came before the thread read the file are counted as missed. There is one thread on \
+     one CPU. A period must be a second divided by a whole number; rates above \
+     dev.hpet.max-user-freq (64 Hz) need CAP_SYS_RESOURCE.\n\n\
+     The instrument is refused where the kernel does not let programs map the page. With \
+     CONFIG_HPET_MMAP, hpet_mmap=1 allows it and hpet_mmap=0 forbids it; \
+     CONFIG_HPET_MMAP_DEFAULT is the default. Without the page, the due time of an interrupt \
+     is unknown. It is also refused where no timer is free. The kernel reserves the first one, \
+     and with CONFIG_HPET_EMULATE_RTC the second, where they replace the legacy timer and \
+     clock. It also reserves those that it uses itself with message interrupts. Some \
+     processors have no others.\n\n\
+     Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
+     hpet_mmap(); hpet_reserve_platform_timers() in arch/x86/kernel/hpet.c; IA-PC HPET \
+     specification 1.0a, 2.3.",
+    possible,
+    check_period,
+    threads_max: 1,
+    notes,
+    run,
+    ..Instrument::PLAIN
+};
 
-impl Instrument for DeviceTimer {
-    fn name(&self) -> &'static str {
-        "hpet"
+fn possible(host: &Host) -> Result<(), InstrumentRefusal> {
+    let mut hpet = HpetTimer::open(host).map_err(|error| match error.raw_os_error() {
+        Some(ENOENT) => HpetRefusal::NoHpet,
+        Some(EBUSY) => HpetRefusal::NoFreeTimer,
+        _ => HpetRefusal::Device { answer: error.to_string() },
+    })?;
+    let _page = hpet.page().map_err(|error| match error.raw_os_error() {
+        Some(EACCES) => HpetRefusal::RegistersDenied,
+        Some(ENOSYS) => HpetRefusal::RegistersNotMapped,
+        _ => HpetRefusal::Registers { answer: error.to_string() },
+    })?;
+    hpet.start(HERTZ_FOR_ALL).map_err(|error| match error.raw_os_error() {
+        Some(EIO) => HpetRefusal::InterruptNotFree,
+        _ => HpetRefusal::Device { answer: error.to_string() },
+    })?;
+    Ok(())
+}
+
+fn check_period(period_ns: u64) -> Result<(), ThreadRefusal> {
+    if !SECOND_NS.is_multiple_of(period_ns.max(1)) || period_ns == 0 {
+        return Err(ThreadRefusal::NotPartOfSecond { most: None });
     }
+    Ok(())
+}
 
-    fn summary(&self) -> &'static str {
-        "a device interrupt (an HPET timer), measured by the device's own counter"
-    }
+fn notes(host: &Host, cpus: &CpuSet) -> Vec<LatencyNote> {
+    find_handlers(host, cpus)
+}
 
-    fn page(&self) -> &'static str {
-        "A thread reads from /dev/hpet, which wakes it at each interrupt of an HPET timer. This is \
-         a device interrupt like that of a network card: a chip raises it, an interrupt controller \
-         sends it to a CPU, a driver's handler wakes the reader. The figure includes all of these \
-         steps. It also includes everything else that runs in that time on the thread's CPU and on \
-         the CPU that handles the interrupt. The due time of the interrupt is exact: the timer's \
-         comparator holds the counter value at which it is due. The comparator and the counter are \
-         both read from the device's page, which /dev/hpet maps. So the figure also includes the \
-         time of the chip and the controller, which no software timer can measure. Each figure \
-         also includes one read of the counter, which takes about a microsecond, and much longer \
-         in a guest.\n\n\
-         The kernel and /proc/irq/N/smp_affinity_list, not cpushield, determine which CPU handles \
-         the interrupt; a shield keeps it away from its CPUs. The result names that CPU. To have \
-         the interrupt and the thread on one CPU, write that CPU to the file; the setting stays \
-         for the next run. On PREEMPT_RT kernels, and with threadirqs, the handler is a kernel \
-         thread, SCHED_FIFO 50.\n\n\
-         Where the timer supports it, the chip repeats the interrupt by itself, on a grid. On many \
-         chips only the first timer does. Otherwise the driver's handler sets the comparator \
-         again, to one period after the handler runs, so there is no grid. When something below \
-         the kernel delays that handler for longer than a period, the next interrupt comes only \
-         when the counter has wrapped, minutes later; the result then says that no more events \
-         came. Either way each latency counts from the comparator value of its own event. Events \
-         that came before the thread read the file are counted as missed. There is one thread on \
-         one CPU. A period must be a second divided by a whole number; rates above \
-         dev.hpet.max-user-freq (64 Hz) need CAP_SYS_RESOURCE.\n\n\
-         The instrument is refused where the kernel does not let programs map the page. With \
-         CONFIG_HPET_MMAP, hpet_mmap=1 allows it and hpet_mmap=0 forbids it; \
-         CONFIG_HPET_MMAP_DEFAULT is the default. Without the page, the due time of an interrupt \
-         is unknown. It is also refused where no timer is free. The kernel reserves the first one, \
-         and with CONFIG_HPET_EMULATE_RTC the second, where they replace the legacy timer and \
-         clock. It also reserves those that it uses itself with message interrupts. Some \
-         processors have no others.\n\n\
-         Source: drivers/char/hpet.c (6.7): hpet_open(), hpet_ioctl_ieon(), hpet_interrupt(), \
-         hpet_mmap(); hpet_reserve_platform_timers() in arch/x86/kernel/hpet.c; IA-PC HPET \
-         specification 1.0a, 2.3."
-    }
-
-    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
-        let mut hpet = HpetTimer::open(host).map_err(|error| match error.raw_os_error() {
-            Some(ENOENT) => HpetRefusal::NoHpet,
-            Some(EBUSY) => HpetRefusal::NoFreeTimer,
-            _ => HpetRefusal::Device { answer: error.to_string() },
-        })?;
-        let _page = hpet.page().map_err(|error| match error.raw_os_error() {
-            Some(EACCES) => HpetRefusal::RegistersDenied,
-            Some(ENOSYS) => HpetRefusal::RegistersNotMapped,
-            _ => HpetRefusal::Registers { answer: error.to_string() },
-        })?;
-        hpet.start(HERTZ_FOR_ALL).map_err(|error| match error.raw_os_error() {
-            Some(EIO) => HpetRefusal::InterruptNotFree,
-            _ => HpetRefusal::Device { answer: error.to_string() },
-        })?;
-        Ok(())
-    }
-
-    fn check_period(&self, period_ns: u64) -> Result<(), ThreadRefusal> {
-        if !SECOND_NS.is_multiple_of(period_ns.max(1)) || period_ns == 0 {
-            return Err(ThreadRefusal::NotPartOfSecond { most: None });
-        }
-        Ok(())
-    }
-
-    fn threads_max(&self) -> usize {
-        1
-    }
-
-    fn notes(&self, host: &Host, cpus: &CpuSet) -> Vec<LatencyNote> {
-        find_handlers(host, cpus)
-    }
-
-    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats) {
-        match start_timer(host, task.begin_ns, task.period_ns) {
-            Ok(mut reader) => measure(&mut reader, tally, task.settings),
-            Err(error) => tally.fail(&error),
-        }
+fn run(host: &Host, task: &ThreadTask, tally: &LatencyStats) {
+    match start_timer(host, task.begin_ns, task.period_ns) {
+        Ok(mut reader) => measure(&mut reader, tally, task.settings),
+        Err(error) => tally.fail(&error),
     }
 }
 
@@ -473,8 +463,8 @@ mod tests {
     #[test]
     fn periods_are_whole_parts_of_a_second() {
         for (period, good) in [(1_000_000, true), (SECOND_NS, true), (3_000_000, false)] {
-            assert_eq!(DeviceTimer.check_period(period).is_ok(), good, "{period}");
+            assert_eq!(check_period(period).is_ok(), good, "{period}");
         }
-        assert!(DeviceTimer.check_period(0).is_err());
+        assert!(check_period(0).is_err());
     }
 }

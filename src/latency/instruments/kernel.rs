@@ -17,73 +17,63 @@ use std::io;
 /// The range of `osnoise/timerlat_period_us` (`timerlat_min_period` and `_max_period`).
 const PERIODS_NS: std::ops::RangeInclusive<u64> = 100_000..=1_000_000_000;
 
-/// The instrument `kernel`.
+/// Its tracer.
 #[derive(Debug)]
-pub struct KernelInstrument;
+pub struct KernelTracer;
 
-impl Instrument for KernelInstrument {
-    fn name(&self) -> &'static str {
-        "kernel"
+pub(super) const KERNEL: Instrument = Instrument {
+    name: "kernel",
+    summary: "the kernel's own measurement (timerlat): interrupt, thread and return to user mode separately",
+    page: "The kernel's timerlat tracer, which rtla uses too, arms a timer on each measured CPU. It \
+     records how late each stage of a wakeup was. All stages count from the moment when the \
+     timer was due. `irq`: its handler ran. This includes code with interrupts disabled, other \
+     interrupts, an idle state of the CPU, and everything below the kernel. `thread`: the \
+     thread that it woke ran. This adds the scheduler, later interrupts, softirqs, threads of \
+     higher priority, and code that cannot be preempted. `user`: that thread was back in user \
+     mode and made its next system call. Each stage includes the stages before it. The result \
+     shows the stages separately and never adds them up.\n\n\
+     From 6.5 on, cpushield provides the threads. They run in the shield's cgroup, with the \
+     requested policy, as with `timer`. Older kernels have no `user` stage and use kernel \
+     threads, timerlat/N, which start as SCHED_FIFO 95. They get the requested policy, are not \
+     part of a shield, and are bound to their CPU, shielded or not. The timer is pinned to its \
+     CPU, so the figures include no other CPU, even with nohz_full. All CPUs have the same \
+     period, between 100us and 1s.\n\n\
+     The tracer does more than measure: while it runs, the kernel calls it in every interrupt, \
+     softirq and context switch of every CPU, which adds a little time to each. Its settings \
+     affect the whole machine. They are restored at the end; if this process is killed, \
+     `undo`, `status` or the next measurement by a tracer restores them. The instrument \
+     refuses to run while another process uses this tracer or osnoise. A housekeeping CPU \
+     reads the records as raw pages from a private trace instance. A missing record makes its \
+     series doubtful.\n\n\
+     Source: Documentation/trace/timerlat-tracer.rst; timerlat_irq(), timerlat_main(), \
+     timerlat_fd_read() and wait_next_period() in kernel/trace/trace_osnoise.c (6.12); \
+     instances since commit dae181349f1e (5.17), timerlat_fd since e88ed227f639 (6.5).",
+    possible,
+    check_period,
+    has_one_period: true,
+    tracer: Some(&KernelTracer),
+    run,
+    ..Instrument::PLAIN
+};
+
+fn possible(host: &Host) -> Result<(), InstrumentRefusal> {
+    Ok(tracer::possible(&KernelTracer, host)?)
+}
+
+fn check_period(period_ns: u64) -> Result<(), ThreadRefusal> {
+    if !PERIODS_NS.contains(&period_ns) || !period_ns.is_multiple_of(1_000) {
+        return Err(ThreadRefusal::NotTracerPeriod);
     }
+    Ok(())
+}
 
-    fn summary(&self) -> &'static str {
-        "the kernel's own measurement (timerlat): interrupt, thread and return to user mode separately"
-    }
-
-    fn page(&self) -> &'static str {
-        "The kernel's timerlat tracer, which rtla uses too, arms a timer on each measured CPU. It \
-         records how late each stage of a wakeup was. All stages count from the moment when the \
-         timer was due. `irq`: its handler ran. This includes code with interrupts disabled, other \
-         interrupts, an idle state of the CPU, and everything below the kernel. `thread`: the \
-         thread that it woke ran. This adds the scheduler, later interrupts, softirqs, threads of \
-         higher priority, and code that cannot be preempted. `user`: that thread was back in user \
-         mode and made its next system call. Each stage includes the stages before it. The result \
-         shows the stages separately and never adds them up.\n\n\
-         From 6.5 on, cpushield provides the threads. They run in the shield's cgroup, with the \
-         requested policy, as with `timer`. Older kernels have no `user` stage and use kernel \
-         threads, timerlat/N, which start as SCHED_FIFO 95. They get the requested policy, are not \
-         part of a shield, and are bound to their CPU, shielded or not. The timer is pinned to its \
-         CPU, so the figures include no other CPU, even with nohz_full. All CPUs have the same \
-         period, between 100us and 1s.\n\n\
-         The tracer does more than measure: while it runs, the kernel calls it in every interrupt, \
-         softirq and context switch of every CPU, which adds a little time to each. Its settings \
-         affect the whole machine. They are restored at the end; if this process is killed, \
-         `undo`, `status` or the next measurement by a tracer restores them. The instrument \
-         refuses to run while another process uses this tracer or osnoise. A housekeeping CPU \
-         reads the records as raw pages from a private trace instance. A missing record makes its \
-         series doubtful.\n\n\
-         Source: Documentation/trace/timerlat-tracer.rst; timerlat_irq(), timerlat_main(), \
-         timerlat_fd_read() and wait_next_period() in kernel/trace/trace_osnoise.c (6.12); \
-         instances since commit dae181349f1e (5.17), timerlat_fd since e88ed227f639 (6.5)."
-    }
-
-    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
-        Ok(tracer::possible(self, host)?)
-    }
-
-    fn check_period(&self, period_ns: u64) -> Result<(), ThreadRefusal> {
-        if !PERIODS_NS.contains(&period_ns) || !period_ns.is_multiple_of(1_000) {
-            return Err(ThreadRefusal::NotTracerPeriod);
-        }
-        Ok(())
-    }
-
-    fn has_one_period(&self) -> bool {
-        true
-    }
-
-    fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
-        Some(&KernelInstrument)
-    }
-
-    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats) {
-        // The first read starts the first period.
-        let file =
-            sleep_until(task.begin_ns).and_then(|()| TimerlatFile::open(host, task.settings.cpu));
-        match file {
-            Ok(file) => measure(&mut KernelCaller { file }, tally, task.settings),
-            Err(error) => tally.fail(&error),
-        }
+fn run(host: &Host, task: &ThreadTask, tally: &LatencyStats) {
+    // The first read starts the first period.
+    let file =
+        sleep_until(task.begin_ns).and_then(|()| TimerlatFile::open(host, task.settings.cpu));
+    match file {
+        Ok(file) => measure(&mut KernelCaller { file }, tally, task.settings),
+        Err(error) => tally.fail(&error),
     }
 }
 
@@ -105,7 +95,7 @@ impl EventSource for KernelCaller {
     }
 }
 
-impl LatencyTracer for KernelInstrument {
+impl LatencyTracer for KernelTracer {
     fn name(&self) -> &'static str {
         "timerlat"
     }

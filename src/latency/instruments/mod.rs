@@ -1,14 +1,12 @@
 //! The instruments: the events that threads wait for, one file each. An instrument that cannot run
 //! on a machine says why; it never reports a zero.
 
-mod eventfd;
 mod hardware;
 mod hpet;
 mod kernel;
 mod rtc;
 mod spin;
 mod timer;
-mod timerfd;
 mod wakeup;
 
 use super::LatencyNote;
@@ -20,16 +18,16 @@ use cpushield_linux::{CpuSet, Host};
 use std::fmt;
 
 /// All instruments, in the order of the help.
-pub const INSTRUMENTS: &[&dyn Instrument] = &[
-    &timer::TimerInstrument,
-    &spin::SpinInstrument,
-    &timerfd::TimerFd,
-    &wakeup::WakeupInstrument,
-    &eventfd::EventFd,
-    &rtc::RealTimeClock,
-    &hpet::DeviceTimer,
-    &kernel::KernelInstrument,
-    &hardware::HardwareInstrument,
+pub const INSTRUMENTS: &[&Instrument] = &[
+    &timer::TIMER,
+    &spin::SPIN,
+    &wakeup::TIMERFD,
+    &wakeup::WAKEUP,
+    &wakeup::EVENTFD,
+    &rtc::RTC,
+    &hpet::HPET,
+    &kernel::KERNEL,
+    &hardware::HARDWARE,
 ];
 
 /// The task of a measuring thread.
@@ -44,94 +42,77 @@ pub struct ThreadTask {
 }
 
 /// A way to measure latency.
-pub trait Instrument: Sync {
+pub struct Instrument {
     /// Its name on the command line.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// What it measures, in one phrase.
-    fn summary(&self) -> &'static str;
-
+    pub summary: &'static str,
     /// How it measures, and what the figure includes, with sources.
-    fn page(&self) -> &'static str;
-
-    /// Checks that it can run on this machine.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    fn possible(&self, _host: &Host) -> Result<(), InstrumentRefusal> {
-        Ok(())
-    }
-
-    /// Checks that it supports threads of this period.
-    ///
-    /// # Errors
-    /// Why it does not.
-    fn check_period(&self, _period_ns: u64) -> Result<(), ThreadRefusal> {
-        Ok(())
-    }
-
+    pub page: &'static str,
+    /// Why it cannot run on this machine.
+    pub possible: fn(&Host) -> Result<(), InstrumentRefusal>,
+    /// Why it does not support threads of this period.
+    pub check_period: fn(u64) -> Result<(), ThreadRefusal>,
     /// Whether its threads never sleep. Such threads have no period, and no real-time policy, which
     /// would starve kernel threads.
-    fn is_endless(&self) -> bool {
-        false
-    }
-
+    pub is_endless: bool,
     /// The most threads it can have at once.
-    fn threads_max(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Whether another thread makes its events, see [`Instrument::drive`].
-    fn is_driven(&self) -> bool {
-        false
-    }
-
-    /// Makes the events of a thread from a housekeeping CPU, until the tally is stopped.
-    fn drive(&self, _period_ns: u64, _begin_ns: u64, _tally: &LatencyStats) {}
-
+    pub threads_max: usize,
+    /// Makes the events of a thread from a housekeeping CPU, until the tally is stopped: takes the
+    /// period and the first moment. `None` where no other thread makes them.
+    pub drive: Option<fn(u64, u64, &LatencyStats)>,
     /// The kernel tracer that measures; `None` where the threads measure by themselves.
-    fn tracer(&self) -> Option<&'static dyn LatencyTracer> {
-        None
-    }
-
+    pub tracer: Option<&'static dyn LatencyTracer>,
     /// Whether all CPUs have one thread each, of the same period.
-    fn has_one_period(&self) -> bool {
-        false
-    }
-
+    pub has_one_period: bool,
     /// Notes that can only be made while the measurement on these CPUs runs.
-    fn notes(&self, _host: &Host, _cpus: &CpuSet) -> Vec<LatencyNote> {
-        Vec::new()
-    }
-
+    pub notes: fn(&Host, &CpuSet) -> Vec<LatencyNote>,
     /// Measures until the tally is stopped. Runs on the measured CPU with the requested policy, and
     /// must not allocate after the first wait.
-    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats);
+    pub run: fn(&Host, &ThreadTask, &LatencyStats),
 }
 
-impl fmt::Debug for dyn Instrument {
+impl Instrument {
+    /// What most instruments are like.
+    const PLAIN: Instrument = Instrument {
+        name: "",
+        summary: "",
+        page: "",
+        possible: |_| Ok(()),
+        check_period: |_| Ok(()),
+        is_endless: false,
+        threads_max: usize::MAX,
+        drive: None,
+        tracer: None,
+        has_one_period: false,
+        notes: |_, _| Vec::new(),
+        run: |_, _, _| (),
+    };
+}
+
+impl fmt::Debug for Instrument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name)
     }
 }
 
-impl RegistryEntry for &'static dyn Instrument {
+impl RegistryEntry for &'static Instrument {
     fn key(self) -> &'static str {
-        self.name()
+        self.name
     }
 }
 
-impl ExplainedEntry for &'static dyn Instrument {
+impl ExplainedEntry for &'static Instrument {
     fn explain(self) -> ExplainPage {
         // A cause may have the same name.
-        let name = format!("latency-{}", self.name());
-        ExplainPage::new("instrument", name, self.summary(), self.page())
+        let name = format!("latency-{}", self.name);
+        ExplainPage::new("instrument", name, self.summary, self.page)
     }
 }
 
 /// Finds the instrument of this name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static dyn Instrument> {
+pub fn named(name: &str) -> Option<&'static Instrument> {
     registry::find(INSTRUMENTS, name)
 }
 
@@ -142,12 +123,11 @@ mod tests {
 
     #[test]
     fn every_instrument_has_a_unique_name_and_a_page_with_a_source() {
-        let names: BTreeSet<&str> =
-            INSTRUMENTS.iter().map(|instrument| instrument.name()).collect();
+        let names: BTreeSet<&str> = INSTRUMENTS.iter().map(|instrument| instrument.name).collect();
         assert_eq!(names.len(), INSTRUMENTS.len());
         for instrument in INSTRUMENTS {
-            assert!(named(instrument.name()).is_some());
-            assert!(instrument.page().contains("Source"), "{}", instrument.name());
+            assert!(named(instrument.name).is_some());
+            assert!(instrument.page.contains("Source"), "{}", instrument.name);
         }
         assert!(named("sundial").is_none());
     }

@@ -18,76 +18,65 @@ const HERTZ_MAX: u64 = 8192;
 const FAST_ENABLE_NS: u64 = 5_000;
 const TRIES: u32 = 8;
 
-/// The instrument `rtc`.
-#[derive(Debug)]
-pub struct RealTimeClock;
+pub(super) const RTC: Instrument = Instrument {
+    name: "rtc",
+    summary: "the periodic event of /dev/rtc0 (a kernel timer since 2.6.38)",
+    page: "A thread reads from /dev/rtc0, which reports a fixed number of events per second. Since \
+     2.6.38 these are not interrupts of the clock chip: the kernel emulates them with a \
+     high-resolution timer, started on the CPU that requested them. The timer of a nohz_full \
+     CPU may expire on another CPU (see `timer`). On PREEMPT_RT kernels, the timer expires in \
+     a softirq thread, like that of `timerfd`. So the method is that of old RTC tests, but the \
+     figure does not include a device interrupt.\n\n\
+     Events are due on a grid that starts when they are enabled. That moment is within a \
+     system call, and the figure counts from the start of the call. So the figure may be too \
+     high, by at most the duration of that call, but it is never too low. The result reports \
+     this duration. A slow call, such as one that another process delays by reading the RTC, \
+     is repeated. Alarms of other programs are not counted. Only one program can have the \
+     device open at a time, so there is one thread on one CPU. Rates above \
+     /sys/class/rtc/rtc0/max_user_freq need CAP_SYS_RESOURCE: that is 64 Hz, unless the \
+     clock's driver sets another limit. A period must be a second divided by a whole number up \
+     to 8192.\n\n\
+     On PREEMPT_RT, disabling the events can hang a real-time thread forever, because it waits \
+     for the softirq thread that it has preempted. So an ordinary thread of cpushield disables \
+     them. A program with a real-time priority that is killed while it has the device open may \
+     still hang.\n\n\
+     Source: rtc(4); rtc_irq_set_state(), rtc_pie_update_irq() and rtc_irq_set_freq() in \
+     drivers/rtc/interface.c (2.6.38 to 6.12), commit 6610e0893b8b.",
+    possible,
+    check_period,
+    threads_max: 1,
+    run,
+    ..Instrument::PLAIN
+};
 
-impl Instrument for RealTimeClock {
-    fn name(&self) -> &'static str {
-        "rtc"
+fn possible(host: &Host) -> Result<(), InstrumentRefusal> {
+    let path = RtcDevice::PATH;
+    match RtcDevice::open(host) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(match error.raw_os_error() {
+            Some(ENOENT) => InstrumentRefusal::NoDevice { path },
+            Some(EBUSY) => InstrumentRefusal::DeviceBusy { path },
+            _ => InstrumentRefusal::Device { path, answer: error.to_string() },
+        }),
     }
+}
 
-    fn summary(&self) -> &'static str {
-        "the periodic event of /dev/rtc0 (a kernel timer since 2.6.38)"
+fn check_period(period_ns: u64) -> Result<(), ThreadRefusal> {
+    if !SECOND_NS.is_multiple_of(period_ns.max(1)) || SECOND_NS / period_ns.max(1) > HERTZ_MAX {
+        return Err(ThreadRefusal::NotPartOfSecond { most: Some(HERTZ_MAX) });
     }
+    Ok(())
+}
 
-    fn page(&self) -> &'static str {
-        "A thread reads from /dev/rtc0, which reports a fixed number of events per second. Since \
-         2.6.38 these are not interrupts of the clock chip: the kernel emulates them with a \
-         high-resolution timer, started on the CPU that requested them. The timer of a nohz_full \
-         CPU may expire on another CPU (see `timer`). On PREEMPT_RT kernels, the timer expires in \
-         a softirq thread, like that of `timerfd`. So the method is that of old RTC tests, but the \
-         figure does not include a device interrupt.\n\n\
-         Events are due on a grid that starts when they are enabled. That moment is within a \
-         system call, and the figure counts from the start of the call. So the figure may be too \
-         high, by at most the duration of that call, but it is never too low. The result reports \
-         this duration. A slow call, such as one that another process delays by reading the RTC, \
-         is repeated. Alarms of other programs are not counted. Only one program can have the \
-         device open at a time, so there is one thread on one CPU. Rates above \
-         /sys/class/rtc/rtc0/max_user_freq need CAP_SYS_RESOURCE: that is 64 Hz, unless the \
-         clock's driver sets another limit. A period must be a second divided by a whole number up \
-         to 8192.\n\n\
-         On PREEMPT_RT, disabling the events can hang a real-time thread forever, because it waits \
-         for the softirq thread that it has preempted. So an ordinary thread of cpushield disables \
-         them. A program with a real-time priority that is killed while it has the device open may \
-         still hang.\n\n\
-         Source: rtc(4); rtc_irq_set_state(), rtc_pie_update_irq() and rtc_irq_set_freq() in \
-         drivers/rtc/interface.c (2.6.38 to 6.12), commit 6610e0893b8b."
-    }
-
-    fn possible(&self, host: &Host) -> Result<(), InstrumentRefusal> {
-        let path = RtcDevice::PATH;
-        match RtcDevice::open(host) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(match error.raw_os_error() {
-                Some(ENOENT) => InstrumentRefusal::NoDevice { path },
-                Some(EBUSY) => InstrumentRefusal::DeviceBusy { path },
-                _ => InstrumentRefusal::Device { path, answer: error.to_string() },
-            }),
+fn run(host: &Host, task: &ThreadTask, tally: &LatencyStats) {
+    let period_ns = task.period_ns.max(1);
+    match enable_events(host, task.begin_ns, SECOND_NS / period_ns) {
+        Ok((clock, on_ns, took_ns)) => {
+            tally.set_blur(took_ns);
+            let due_ns = on_ns.saturating_add(period_ns);
+            measure(&mut RtcReader { clock, due_ns, period_ns }, tally, task.settings);
         }
-    }
-
-    fn check_period(&self, period_ns: u64) -> Result<(), ThreadRefusal> {
-        if !SECOND_NS.is_multiple_of(period_ns.max(1)) || SECOND_NS / period_ns.max(1) > HERTZ_MAX {
-            return Err(ThreadRefusal::NotPartOfSecond { most: Some(HERTZ_MAX) });
-        }
-        Ok(())
-    }
-
-    fn threads_max(&self) -> usize {
-        1
-    }
-
-    fn run(&self, host: &Host, task: &ThreadTask, tally: &LatencyStats) {
-        let period_ns = task.period_ns.max(1);
-        match enable_events(host, task.begin_ns, SECOND_NS / period_ns) {
-            Ok((clock, on_ns, took_ns)) => {
-                tally.set_blur(took_ns);
-                let due_ns = on_ns.saturating_add(period_ns);
-                measure(&mut RtcReader { clock, due_ns, period_ns }, tally, task.settings);
-            }
-            Err(error) => tally.fail(&error),
-        }
+        Err(error) => tally.fail(&error),
     }
 }
 
@@ -148,9 +137,9 @@ mod tests {
         for (period, good) in
             [(1_000_000, true), (SECOND_NS, true), (125_000, true), (122_000, false), (3, false)]
         {
-            assert_eq!(RealTimeClock.check_period(period).is_ok(), good, "{period}");
+            assert_eq!(check_period(period).is_ok(), good, "{period}");
         }
-        assert!(RealTimeClock.check_period(0).is_err());
+        assert!(check_period(0).is_err());
     }
 
     #[test]

@@ -17,61 +17,48 @@ const NO_SAMPLES: ClockTicks = ClockTicks(u64::MAX);
 /// The thread checks once in this many reads whether to end.
 const READS_PER_CHECK: u32 = 1 << 12;
 
-/// The instrument `spin`.
-#[derive(Debug)]
-pub struct SpinInstrument;
+pub(super) const SPIN: Instrument = Instrument {
+    name: "spin",
+    summary: "gaps in the execution of a thread that never sleeps, as oslat measures them",
+    page: "A thread polls the clock: on x86 the time stamp counter. A sample is a gap of a \
+     microsecond or more between two reads. A gap that is longer than all earlier gaps is also \
+     a sample. So the worst gap is known even if no gap takes a microsecond. Percentiles are \
+     those of the gaps, not of all reads. This is what a program that polls and never enters \
+     the kernel sees. `verify` runs the same loop, and names the cause of each gap that its \
+     witnesses saw.\n\n\
+     The thread is always an ordinary one (SCHED_OTHER). From a real-time thread that never \
+     sleeps, the kernel would take the CPU, and that would show as gaps: up to 6.11 by \
+     kernel.sched_rt_runtime_us, since 6.12 by the fair server. Where neither limits it, it \
+     would starve the kernel's threads on its CPU, and PREEMPT_RT kernels hang then. On a CPU \
+     that is not isolated, by a shield or with isolcpus=, other ordinary programs run too.\n\n\
+     Source: rdtsc_ordered() in arch/x86/include/asm/tsc.h (6.12); on other processors \
+     clock_gettime(2); for real-time threads, commit 5f6bd380c7bd (6.12).",
+    is_endless: true,
+    run,
+    ..Instrument::PLAIN
+};
 
-impl Instrument for SpinInstrument {
-    fn name(&self) -> &'static str {
-        "spin"
-    }
-
-    fn summary(&self) -> &'static str {
-        "gaps in the execution of a thread that never sleeps, as oslat measures them"
-    }
-
-    fn page(&self) -> &'static str {
-        "A thread polls the clock: on x86 the time stamp counter. A sample is a gap of a \
-         microsecond or more between two reads. A gap that is longer than all earlier gaps is also \
-         a sample. So the worst gap is known even if no gap takes a microsecond. Percentiles are \
-         those of the gaps, not of all reads. This is what a program that polls and never enters \
-         the kernel sees. `verify` runs the same loop, and names the cause of each gap that its \
-         witnesses saw.\n\n\
-         The thread is always an ordinary one (SCHED_OTHER). From a real-time thread that never \
-         sleeps, the kernel would take the CPU, and that would show as gaps: up to 6.11 by \
-         kernel.sched_rt_runtime_us, since 6.12 by the fair server. Where neither limits it, it \
-         would starve the kernel's threads on its CPU, and PREEMPT_RT kernels hang then. On a CPU \
-         that is not isolated, by a shield or with isolcpus=, other ordinary programs run too.\n\n\
-         Source: rdtsc_ordered() in arch/x86/include/asm/tsc.h (6.12); on other processors \
-         clock_gettime(2); for real-time threads, commit 5f6bd380c7bd (6.12)."
-    }
-
-    fn is_endless(&self) -> bool {
-        true
-    }
-
-    fn run(&self, _host: &Host, task: &ThreadTask, tally: &LatencyStats) {
-        let first = ClockReading::now();
-        // Long enough to know the tick rate to a thousandth.
-        std::thread::sleep(Duration::from_millis(20));
-        let Some(scale) = TickScale::between(first, ClockReading::now()) else {
-            return tally.fail(&io::Error::other("the clock went backwards"));
-        };
-        let left = task.settings.from_ns.saturating_sub(monotonic_ns());
-        let last = ticks();
-        let mut spin = SpinLoop {
-            tally,
-            scale,
-            last,
-            from: last.saturating_add(scale.ticks(left)),
-            sample_from: NO_SAMPLES,
-            threshold: scale.ticks(THRESHOLD_NS).max(ClockTicks(1)),
-            longest: ClockTicks(0),
-            reads: 0,
-            sampled: ClockTicks(0),
-        };
-        measure(&mut spin, tally, task.settings);
-    }
+fn run(_host: &Host, task: &ThreadTask, tally: &LatencyStats) {
+    let first = ClockReading::now();
+    // Long enough to know the tick rate to a thousandth.
+    std::thread::sleep(Duration::from_millis(20));
+    let Some(scale) = TickScale::between(first, ClockReading::now()) else {
+        return tally.fail(&io::Error::other("the clock went backwards"));
+    };
+    let left = task.settings.from_ns.saturating_sub(monotonic_ns());
+    let last = ticks();
+    let mut spin = SpinLoop {
+        tally,
+        scale,
+        last,
+        from: last.saturating_add(scale.ticks(left)),
+        sample_from: NO_SAMPLES,
+        threshold: scale.ticks(THRESHOLD_NS).max(ClockTicks(1)),
+        longest: ClockTicks(0),
+        reads: 0,
+        sampled: ClockTicks(0),
+    };
+    measure(&mut spin, tally, task.settings);
 }
 
 struct SpinLoop<'a> {
@@ -154,11 +141,7 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                SpinInstrument.run(
-                    &Host::live(),
-                    &ThreadTask { period_ns: 0, begin_ns: 0, settings },
-                    tally,
-                );
+                run(&Host::live(), &ThreadTask { period_ns: 0, begin_ns: 0, settings }, tally);
             });
             for _ in 0..20_000 {
                 if tally.figures().samples >= 2 {

@@ -52,7 +52,7 @@ struct CountedPage {
 }
 
 fn count_pages(format: &str, pages: &[&[u8]]) -> CountedPage {
-    let tracer = named("kernel").unwrap().tracer().unwrap();
+    let tracer = named("kernel").unwrap().tracer.unwrap();
     let record_layout = RecordLayout::new(tracer, &EventFormat::parse(format).unwrap()).unwrap();
     let board = LatencyBoard::new(2).unwrap();
     let settings = ThreadSettings {

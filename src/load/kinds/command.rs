@@ -1,7 +1,6 @@
-//! `command`: runs a command of the user's own repeatedly.
+//! Programs that run repeatedly: a command of the user's own, stress-ng and hackbench.
 
-use super::hackbench::check_installed;
-use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, ProgramReport};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad};
 use crate::load::LoadDoubt;
 use cpushield_linux::processes::external_program::ExternalProgram;
 use cpushield_linux::processes::orphans::OrphanTracker;
@@ -10,24 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
-/// SIGKILL, when the process of the load ends without an order.
-const KILL_SIGNAL: i32 = 9;
-
-/// The load `command`.
-#[derive(Debug)]
-pub struct CommandLoad;
-
-impl LoadKind for CommandLoad {
-    fn name(&self) -> &'static str {
-        "command"
-    }
-
-    fn summary(&self) -> &'static str {
-        "your own command, for example 'command:make -j4'"
-    }
-
-    fn page(&self) -> &'static str {
-        "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or in \
+pub(super) const COMMAND: LoadKind = LoadKind {
+    name: "command",
+    summary: "your own command, for example 'command:make -j4'",
+    page: "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or in \
          the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it as the \
          user of cpushield, in the same working directory. It starts before the warm-up. When it \
          succeeds, it runs again. After the measurement, cpushield ends it and every process that \
@@ -37,68 +22,111 @@ impl LoadKind for CommandLoad {
          reports its status and the last line of its output.\n\n\
          If cpushield itself is killed by SIGKILL, processes that the shell has started may \
          remain.\n\n\
-         Source: sh(1), signal(7)."
-    }
+         Source: sh(1), signal(7).",
+    check_possible: |environment| match environment.arguments.as_slice() {
+        [] => Err(LoadRefusal::NoCommand),
+        _ => check_installed(environment, "sh", "dash"),
+    },
+    prepare: |environment| prepare(environment.arguments.join(" ")),
+    ..PROGRAM
+};
 
-    fn unit(&self) -> &'static str {
-        "runs"
-    }
+pub(super) const STRESS_NG: LoadKind = LoadKind {
+    name: "stress-ng",
+    summary: "the program stress-ng with your stressors, for example 'stress-ng:--cpu 2 --vm 1'",
+    page: "Runs stress-ng(1) as `--load-command` runs a command. The text after the colon is its \
+         arguments: `--load 'stress-ng:--cpu 2 --vm 1'`. Without arguments, it runs a `--cpu` and \
+         a `--sock` stressor for each CPU.\n\n\
+         Without `--timeout`, it never ends by itself, so there is no count.\n\n\
+         stress-ng(1) says which stressors can harm a system. Stressors that choose their CPUs \
+         themselves (--affinity, --taskset) leave the CPUs of the load. A doubt then reports on \
+         which other CPUs they ran.\n\n\
+         Source: stress-ng(1).",
+    check_possible: |environment| check_installed(environment, "stress-ng", "stress-ng"),
+    prepare: |environment| {
+        let cpus = environment.cpus.len();
+        let default = format!("--cpu {cpus} --sock {cpus}");
+        prepare(with_arguments("stress-ng --timeout 0", &default, environment))
+    },
+    ..PROGRAM
+};
 
-    fn is_program(&self) -> bool {
-        true
-    }
+pub(super) const HACKBENCH: LoadKind = LoadKind {
+    name: "hackbench",
+    summary: "the program hackbench from rt-tests, run repeatedly",
+    page: "Runs hackbench(8) as `--load-command` runs a command. Without arguments after a colon, \
+         it is `hackbench -T -g GROUPS -l 100`, with a group of 40 threads for each CPU: 40000 \
+         messages per group in each run. `--load messages` is similar and does not need the \
+         program.\n\n\
+         The count is the number of completed runs.\n\n\
+         Source: hackbench(8) of rt-tests 2.4.",
+    check_possible: |environment| check_installed(environment, "hackbench", "rt-tests"),
+    prepare: |environment| {
+        let default = format!("-T -g {} -l 100", environment.cpus.len());
+        prepare(with_arguments("hackbench", &default, environment))
+    },
+    ..PROGRAM
+};
 
-    fn may_finish_nothing(&self) -> bool {
-        true
-    }
+/// What they have in common.
+const PROGRAM: LoadKind = LoadKind { unit: "runs", is_program: true, ..LoadKind::PLAIN };
 
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
-        check_installed(environment, "sh", "dash")?;
-        match environment.arguments.as_slice() {
-            [] => Err(LoadRefusal::NoCommand),
-            _ => Ok(()),
-        }
-    }
+/// Checks that a program is installed. The error names its package.
+fn check_installed(
+    environment: &LoadEnvironment<'_>,
+    program: &str,
+    package: &str,
+) -> Result<(), LoadRefusal> {
+    let (name, package) = (program.to_owned(), package.to_owned());
+    let refusal = LoadRefusal::NotInstalled { program: name, package };
+    environment.host.program(program).map(drop).ok_or(refusal)
+}
 
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
-        self.check_possible(environment)?;
-        let command = environment.arguments.join(" ");
-        let orphans = OrphanTracker::adopt().map_err(LoadRefusal::failed)?;
-        let is_ending = Arc::new(AtomicBool::new(false));
-        let (failed, failure) = channel();
-        let words = ["sh", "-c", &command].map(OsString::from);
-        let ending = Arc::clone(&is_ending);
-        let work: LoadWork = Box::new(move |counter| {
-            while !ending.load(Ordering::SeqCst) {
-                match run_once(&words) {
-                    CommandRun::Succeeded => counter.add(1),
-                    // After the order to end, a failure is expected.
-                    CommandRun::Failed(_) if ending.load(Ordering::SeqCst) => break,
-                    CommandRun::Failed(message) => {
-                        // The other end may be gone, and then the message does not matter.
-                        let _ = failed.send(message);
-                        break;
-                    }
+/// The program with the user's arguments; with the default ones if there are none.
+fn with_arguments(program: &str, default: &str, environment: &LoadEnvironment<'_>) -> String {
+    match environment.arguments.as_slice() {
+        [] => format!("{program} {default}"),
+        arguments => format!("{program} {}", arguments.join(" ")),
+    }
+}
+
+/// Prepares to run this command repeatedly.
+fn prepare(command: String) -> Result<PreparedLoad, LoadRefusal> {
+    let orphans = OrphanTracker::adopt().map_err(LoadRefusal::failed)?;
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let (failed, failure) = channel();
+    let words = ["sh", "-c", &command].map(OsString::from);
+    let ending = Arc::clone(&is_ending);
+    let work: LoadWork = Box::new(move |counter| {
+        while !ending.load(Ordering::SeqCst) {
+            match run_once(&words) {
+                CommandRun::Succeeded => counter.add(1),
+                // After the order to end, a failure is expected.
+                CommandRun::Failed(_) if ending.load(Ordering::SeqCst) => break,
+                CommandRun::Failed(message) => {
+                    // The other end may be gone, and then the message does not matter.
+                    let _ = failed.send(message);
+                    break;
                 }
             }
-            // A thread that ended would be a second doubt about the same failure.
-            loop {
-                std::thread::park();
-            }
-        });
-        let running = RunningCommand { orphans, is_ending, failure };
-        Ok(PreparedLoad {
-            what: format!("run repeatedly: {command}"),
-            program: Some(command),
-            workers: vec![(None, work)],
-            finish: Some(Box::new(move || running.finish())),
-        })
-    }
+        }
+        // A thread that ended would be a second doubt about the same failure.
+        loop {
+            std::thread::park();
+        }
+    });
+    let running = RunningCommand { orphans, is_ending, failure };
+    Ok(PreparedLoad {
+        what: format!("run repeatedly: {command}"),
+        program: Some(command),
+        workers: vec![(None, work)],
+        finish: Some(Box::new(move || running.finish())),
+    })
 }
 
 /// Runs the command until it ends.
 fn run_once(words: &[OsString]) -> CommandRun {
-    match ExternalProgram::start(words, KILL_SIGNAL).and_then(ExternalProgram::wait) {
+    match ExternalProgram::start(words).and_then(ExternalProgram::wait) {
         Ok((status, _)) if status.success() => CommandRun::Succeeded,
         Ok((status, output)) => {
             let last = output.lines().rfind(|line| !line.trim().is_empty());
@@ -127,9 +155,8 @@ struct RunningCommand {
 }
 
 impl RunningCommand {
-    /// Ends the command with all that it started. Returns a report only if something failed;
-    /// otherwise the runs were counted.
-    fn finish(self) -> Vec<ProgramReport> {
+    /// Ends the command with all that it started. Returns what failed.
+    fn finish(self) -> Vec<LoadDoubt> {
         self.is_ending.store(true, Ordering::SeqCst);
         let left = self.orphans.end();
         let failed = self.failure.try_iter();
@@ -138,9 +165,6 @@ impl RunningCommand {
         if !left.running.is_empty() {
             doubts.push(LoadDoubt::NotEnded);
         }
-        if doubts.is_empty() {
-            return Vec::new();
-        }
-        vec![ProgramReport { doubts, ..ProgramReport::default() }]
+        doubts
     }
 }

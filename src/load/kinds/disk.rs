@@ -22,59 +22,47 @@ const THREADS_MAX: usize = 8;
 /// How often a thread writes a block. More writes would wear out flash memory.
 const WRITE_EVERY: Duration = Duration::from_millis(100);
 
-/// The load `disk`.
-#[derive(Debug)]
-pub struct DiskLoad;
+pub(super) const DISK: LoadKind = LoadKind {
+    name: "disk",
+    summary: "reads from a disk and a few writes: disk interrupts, kworkers and the block layer",
+    page: "The load uses an unnamed file of 64 MiB, or of a tenth of the free space if that is less. \
+     The file is in $TMPDIR, otherwise in cpushield's state directory, otherwise in /var/tmp. \
+     It disappears when its process ends, however that happens. A thread for each CPU, at most \
+     eight, reads blocks of 64 KiB with O_DIRECT. Each thread reads the blocks in a different \
+     order. Each read goes to the disk, unless a cache below the page cache has the data: that \
+     of the disk, a RAID controller, a hypervisor or ZFS. At most ten times a second, each \
+     thread writes one block and waits until it is on the disk (fdatasync). So the file system \
+     works too. More writes would wear out flash memory. Where the file system does not \
+     support O_DIRECT, the page cache drops the data after each read, and the result says so. \
+     A directory in memory (tmpfs) is refused.\n\n\
+     The count is the number of bytes read and written.\n\n\
+     Source: open(2), O_DIRECT and O_TMPFILE; posix_fadvise(2).",
+    unit: "bytes",
+    check_possible,
+    prepare,
+    ..LoadKind::PLAIN
+};
 
-impl LoadKind for DiskLoad {
-    fn name(&self) -> &'static str {
-        "disk"
-    }
+fn check_possible(environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
+    count_blocks(environment).map(drop)
+}
 
-    fn summary(&self) -> &'static str {
-        "reads from a disk and a few writes: disk interrupts, kworkers and the block layer"
-    }
-
-    fn page(&self) -> &'static str {
-        "The load uses an unnamed file of 64 MiB, or of a tenth of the free space if that is less. \
-         The file is in $TMPDIR, otherwise in cpushield's state directory, otherwise in /var/tmp. \
-         It disappears when its process ends, however that happens. A thread for each CPU, at most \
-         eight, reads blocks of 64 KiB with O_DIRECT. Each thread reads the blocks in a different \
-         order. Each read goes to the disk, unless a cache below the page cache has the data: that \
-         of the disk, a RAID controller, a hypervisor or ZFS. At most ten times a second, each \
-         thread writes one block and waits until it is on the disk (fdatasync). So the file system \
-         works too. More writes would wear out flash memory. Where the file system does not \
-         support O_DIRECT, the page cache drops the data after each read, and the result says so. \
-         A directory in memory (tmpfs) is refused.\n\n\
-         The count is the number of bytes read and written.\n\n\
-         Source: open(2), O_DIRECT and O_TMPFILE; posix_fadvise(2)."
-    }
-
-    fn unit(&self) -> &'static str {
-        "bytes"
-    }
-
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
-        count_blocks(environment).map(drop)
-    }
-
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
-        let (dir, blocks) = (&environment.dir, count_blocks(environment)?);
-        let file = ScratchFile::new(dir, blocks)
-            .map_err(|e| LoadRefusal::NoFile { dir: name_of(dir), answer: e.to_string() })?;
-        let threads = environment.cpus.len().min(THREADS_MAX);
-        let what = format!(
-            "{} reading from a file of {} in {}, {}",
-            many(threads, "thread"),
-            format_bytes(blocks * BLOCK_BYTES as u64),
-            dir.display(),
-            if file.is_direct() { "with O_DIRECT" } else { "through the page cache (no O_DIRECT)" }
-        );
-        let file = Arc::new(file);
-        let seeds = 0..threads as u64;
-        let workers = seeds.map(|seed| (None, make_worker(Arc::clone(&file), blocks, seed)));
-        Ok(prepare_own(what, workers.collect()))
-    }
+fn prepare(environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
+    let (dir, blocks) = (&environment.dir, count_blocks(environment)?);
+    let file = ScratchFile::new(dir, blocks)
+        .map_err(|e| LoadRefusal::NoFile { dir: name_of(dir), answer: e.to_string() })?;
+    let threads = environment.cpus.len().min(THREADS_MAX);
+    let what = format!(
+        "{} reading from a file of {} in {}, {}",
+        many(threads, "thread"),
+        format_bytes(blocks * BLOCK_BYTES as u64),
+        dir.display(),
+        if file.is_direct() { "with O_DIRECT" } else { "through the page cache (no O_DIRECT)" }
+    );
+    let file = Arc::new(file);
+    let seeds = 0..threads as u64;
+    let workers = seeds.map(|seed| (None, make_worker(Arc::clone(&file), blocks, seed)));
+    Ok(prepare_own(what, workers.collect()))
 }
 
 /// Decides how many blocks the file has.

@@ -1,8 +1,6 @@
 //! `interrupts`: CPUs that interrupt each other.
 
-use super::{
-    CountSource, LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own,
-};
+use super::{LoadEnvironment, LoadKind, LoadRefusal, LoadWork, PreparedLoad, prepare_own};
 use cpushield_linux::text::interrupts::{self, InterruptTable};
 use cpushield_linux::{CpuSet, Host, sys::membarrier};
 use std::time::{Duration, Instant};
@@ -10,59 +8,48 @@ use std::time::{Duration, Instant};
 /// How long a thread computes between two calls, multiplied by the number of CPUs.
 const PAUSE: Duration = Duration::from_micros(2);
 
-/// The load `interrupts`.
-#[derive(Debug)]
-pub struct InterruptLoad;
+pub(super) const INTERRUPTS: LoadKind = LoadKind {
+    name: "interrupts",
+    summary: "CPUs of the load that interrupt each other all the time (membarrier)",
+    page: "A thread on each CPU repeatedly calls membarrier(2) and then computes for a moment. At \
+     each call, the kernel interrupts every other CPU that currently runs a thread of the same \
+     process. It waits until all of them have answered. The threads are bound to the CPUs of \
+     the load, so no other CPU is interrupted, and the load needs two CPUs. If other loads run \
+     too, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
+     `disk` causes interrupts of devices, `timers` those of the timer, and `messages` those \
+     that wake other CPUs.\n\n\
+     The count is the number of function call interrupts (/proc/interrupts) on the CPUs of the \
+     load. It includes those that other programs and loads cause.\n\n\
+     Source: membarrier(2); membarrier_private_expedited() in kernel/sched/membarrier.c \
+     (6.12).",
+    unit: "interrupts",
+    read_count: Some(read_count),
+    check_possible,
+    prepare,
+    ..LoadKind::PLAIN
+};
 
-impl LoadKind for InterruptLoad {
-    fn name(&self) -> &'static str {
-        "interrupts"
-    }
+fn read_count(host: &Host, cpus: &CpuSet) -> Option<u64> {
+    let text = host.read("/proc/interrupts").unwrap_or_default();
+    interrupts::parse(&text).ok().and_then(|all| sum_calls(&all, cpus))
+}
 
-    fn summary(&self) -> &'static str {
-        "CPUs of the load that interrupt each other all the time (membarrier)"
+fn check_possible(environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
+    if environment.cpus.len() < 2 {
+        return Err(LoadRefusal::NeedsTwoCpus { cpus: environment.cpus.clone() });
     }
+    Ok(())
+}
 
-    fn page(&self) -> &'static str {
-        "A thread on each CPU repeatedly calls membarrier(2) and then computes for a moment. At \
-         each call, the kernel interrupts every other CPU that currently runs a thread of the same \
-         process. It waits until all of them have answered. The threads are bound to the CPUs of \
-         the load, so no other CPU is interrupted, and the load needs two CPUs. If other loads run \
-         too, fewer of the threads run at the same time, so there are fewer interrupts.\n\n\
-         `disk` causes interrupts of devices, `timers` those of the timer, and `messages` those \
-         that wake other CPUs.\n\n\
-         The count is the number of function call interrupts (/proc/interrupts) on the CPUs of the \
-         load. It includes those that other programs and loads cause.\n\n\
-         Source: membarrier(2); membarrier_private_expedited() in kernel/sched/membarrier.c \
-         (6.12)."
-    }
-
-    fn unit(&self) -> &'static str {
-        "interrupts"
-    }
-
-    fn read_count(&self, host: &Host, cpus: &CpuSet) -> CountSource {
-        let text = host.read("/proc/interrupts").unwrap_or_default();
-        CountSource::Kernel(interrupts::parse(&text).ok().and_then(|all| sum_calls(&all, cpus)))
-    }
-
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
-        if environment.cpus.len() < 2 {
-            return Err(LoadRefusal::NeedsTwoCpus { cpus: environment.cpus.clone() });
-        }
-        Ok(())
-    }
-
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
-        self.check_possible(environment)?;
-        membarrier::register_barrier()
-            .map_err(|e| LoadRefusal::NoMembarrier { answer: e.to_string() })?;
-        // So the other threads mostly compute and do not wait for their own call.
-        let pause = PAUSE * u32::try_from(environment.cpus.len()).unwrap_or(u32::MAX);
-        let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(pause))).collect();
-        let what = "on each CPU, a thread that interrupts the others".to_owned();
-        Ok(prepare_own(what, workers))
-    }
+fn prepare(environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
+    check_possible(environment)?;
+    membarrier::register_barrier()
+        .map_err(|e| LoadRefusal::NoMembarrier { answer: e.to_string() })?;
+    // So the other threads mostly compute and do not wait for their own call.
+    let pause = PAUSE * u32::try_from(environment.cpus.len()).unwrap_or(u32::MAX);
+    let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(pause))).collect();
+    let what = "on each CPU, a thread that interrupts the others".to_owned();
+    Ok(prepare_own(what, workers))
 }
 
 fn make_worker(pause: Duration) -> LoadWork {

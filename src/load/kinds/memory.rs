@@ -14,45 +14,33 @@ const FREE_PARTS: usize = 4;
 /// The bytes that are copied between two updates of the counter.
 const STEP_BYTES: usize = 1 << 20;
 
-/// The load `memory`.
-#[derive(Debug)]
-pub struct MemoryLoad;
+pub(super) const MEMORY: LoadKind = LoadKind {
+    name: "memory",
+    summary: "copies between large buffers on each CPU: memory bandwidth and shared caches",
+    page: "A thread on each CPU repeatedly copies a buffer of 32 MiB to another one. All buffers \
+     together take at most a quarter of the available memory. On most machines, the buffers \
+     are larger than a CPU's share of the last-level cache. So the load evicts a shielded \
+     CPU's data from any cache that it shares with the loaded CPUs, and it keeps the memory \
+     channels busy. A shield against tasks and interrupts does not prevent that.\n\n\
+     The count is the number of bytes copied; each is read once and written once. The Copy \
+     kernel of the STREAM benchmark (McCalpin) measures the same operation.\n\n\
+     Source: `MemAvailable` in proc_meminfo(5).",
+    unit: "bytes",
+    check_possible,
+    prepare,
+    ..LoadKind::PLAIN
+};
 
-impl LoadKind for MemoryLoad {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
+fn check_possible(environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
+    choose_buffer_bytes(environment).map(drop)
+}
 
-    fn summary(&self) -> &'static str {
-        "copies between large buffers on each CPU: memory bandwidth and shared caches"
-    }
-
-    fn page(&self) -> &'static str {
-        "A thread on each CPU repeatedly copies a buffer of 32 MiB to another one. All buffers \
-         together take at most a quarter of the available memory. On most machines, the buffers \
-         are larger than a CPU's share of the last-level cache. So the load evicts a shielded \
-         CPU's data from any cache that it shares with the loaded CPUs, and it keeps the memory \
-         channels busy. A shield against tasks and interrupts does not prevent that.\n\n\
-         The count is the number of bytes copied; each is read once and written once. The Copy \
-         kernel of the STREAM benchmark (McCalpin) measures the same operation.\n\n\
-         Source: `MemAvailable` in proc_meminfo(5)."
-    }
-
-    fn unit(&self) -> &'static str {
-        "bytes"
-    }
-
-    fn check_possible(&self, environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
-        choose_buffer_bytes(environment).map(drop)
-    }
-
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
-        let half = choose_buffer_bytes(environment)? / 2;
-        let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(half))).collect();
-        let each = format_bytes(half as u64);
-        let what = format!("on each CPU, a thread that copies between two buffers of {each}");
-        Ok(prepare_own(what, workers))
-    }
+fn prepare(environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
+    let half = choose_buffer_bytes(environment)? / 2;
+    let workers = environment.cpus.iter().map(|cpu| (Some(cpu), make_worker(half))).collect();
+    let each = format_bytes(half as u64);
+    let what = format!("on each CPU, a thread that copies between two buffers of {each}");
+    Ok(prepare_own(what, workers))
 }
 
 /// Decides how large both buffers of a CPU are together.

@@ -11,47 +11,33 @@ const SENDERS: usize = 4;
 /// The size of a message, as in hackbench.
 const MESSAGE_BYTES: usize = 100;
 
-/// The load `messages`.
-#[derive(Debug)]
-pub struct MessageLoad;
+pub(super) const MESSAGES: LoadKind = LoadKind {
+    name: "messages",
+    summary: "threads that send each other messages, as in hackbench: the scheduler and wakeups",
+    page: "Each CPU adds a group of four senders and four receivers. Each sender sends 100 bytes to \
+     each receiver in turn, over a unix socket that holds only a few messages. So the threads \
+     sleep and wake all the time, and the scheduler moves them between the CPUs of the \
+     load.\n\n\
+     The count is the number of messages received. The pattern is that of hackbench, with \
+     smaller groups and with datagrams, so the count is not comparable with the time that \
+     hackbench reports. `--load hackbench` runs that program.\n\n\
+     Source: hackbench(8) of rt-tests 2.4; unix(7).",
+    unit: "messages",
+    prepare,
+    ..LoadKind::PLAIN
+};
 
-impl LoadKind for MessageLoad {
-    fn name(&self) -> &'static str {
-        "messages"
+fn prepare(environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
+    let groups = environment.cpus.len();
+    let mut workers = Vec::new();
+    for _ in 0..groups {
+        add_group(&mut workers).map_err(|e| LoadRefusal::NoSockets { answer: e.to_string() })?;
     }
-
-    fn summary(&self) -> &'static str {
-        "threads that send each other messages, as in hackbench: the scheduler and wakeups"
-    }
-
-    fn page(&self) -> &'static str {
-        "Each CPU adds a group of four senders and four receivers. Each sender sends 100 bytes to \
-         each receiver in turn, over a unix socket that holds only a few messages. So the threads \
-         sleep and wake all the time, and the scheduler moves them between the CPUs of the \
-         load.\n\n\
-         The count is the number of messages received. The pattern is that of hackbench, with \
-         smaller groups and with datagrams, so the count is not comparable with the time that \
-         hackbench reports. `--load hackbench` runs that program.\n\n\
-         Source: hackbench(8) of rt-tests 2.4; unix(7)."
-    }
-
-    fn unit(&self) -> &'static str {
-        "messages"
-    }
-
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
-        let groups = environment.cpus.len();
-        let mut workers = Vec::new();
-        for _ in 0..groups {
-            add_group(&mut workers)
-                .map_err(|e| LoadRefusal::NoSockets { answer: e.to_string() })?;
-        }
-        let what = format!(
-            "{} of {SENDERS} senders and {SENDERS} receivers, {MESSAGE_BYTES} bytes per message",
-            many(groups, "group")
-        );
-        Ok(prepare_own(what, workers))
-    }
+    let what = format!(
+        "{} of {SENDERS} senders and {SENDERS} receivers, {MESSAGE_BYTES} bytes per message",
+        many(groups, "group")
+    );
+    Ok(prepare_own(what, workers))
 }
 
 /// Adds the workers of one group.

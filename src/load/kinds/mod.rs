@@ -4,12 +4,10 @@
 mod command;
 mod disk;
 mod fork;
-mod hackbench;
 mod interrupts;
 mod memory;
 mod messages;
 mod network;
-mod stress_ng;
 mod timers;
 
 use super::{LoadDoubt, LoadRefusal};
@@ -17,23 +15,22 @@ use crate::documents::load_refusal::format_bytes;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::shared_memory::progress_counter::ProgressCounter;
 use cpushield_linux::{CpuSet, Host};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
 /// All kinds, in the order of the help: first those of cpushield itself, then other programs.
-pub const KINDS: &[&dyn LoadKind] = &[
-    &messages::MessageLoad,
-    &memory::MemoryLoad,
-    &disk::DiskLoad,
-    &network::NetworkLoad,
-    &fork::ForkLoad,
-    &timers::TimerLoad,
-    &interrupts::InterruptLoad,
-    &stress_ng::StressNgLoad,
-    &hackbench::HackbenchLoad,
-    &command::CommandLoad,
+pub const KINDS: &[&LoadKind] = &[
+    &messages::MESSAGES,
+    &memory::MEMORY,
+    &disk::DISK,
+    &network::NETWORK,
+    &fork::FORK,
+    &timers::TIMERS,
+    &interrupts::INTERRUPTS,
+    &command::STRESS_NG,
+    &command::HACKBENCH,
+    &command::COMMAND,
 ];
 
 /// Where a load runs, and its arguments.
@@ -60,9 +57,8 @@ pub struct PreparedLoad {
     pub program: Option<String>,
     /// Its threads: the CPU of each, or `None` for any CPU of the load, and the work.
     pub workers: Vec<(Option<usize>, LoadWork)>,
-    /// Ends a program that counts its own work, and returns its figures; `None` where the workers
-    /// count.
-    pub finish: Option<Box<dyn FnOnce() -> Vec<ProgramReport>>>,
+    /// Ends a program, and returns what failed; `None` for a load of cpushield itself.
+    pub finish: Option<Box<dyn FnOnce() -> Vec<LoadDoubt>>>,
 }
 
 impl fmt::Debug for PreparedLoad {
@@ -71,101 +67,69 @@ impl fmt::Debug for PreparedLoad {
     }
 }
 
-/// The figures of a load, or of one part of a program.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ProgramReport {
-    /// The part of the program; `None` for all of it.
-    pub part: Option<String>,
-    /// The amount of work; `None` with a doubt.
-    pub count: Option<u64>,
-    /// The counted time in nanoseconds.
-    pub span_ns: u64,
-    /// Reasons to doubt the figures.
-    pub doubts: Vec<LoadDoubt>,
-}
-
-/// The source of a load's count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CountSource {
-    /// Its workers count.
-    Workers,
-    /// The kernel counts; `None` where it has no counter.
-    Kernel(Option<u64>),
-}
-
 /// A way to keep a machine busy.
-pub trait LoadKind: Sync {
+pub struct LoadKind {
     /// Its name on the command line.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// What it does, in one phrase.
-    fn summary(&self) -> &'static str;
-
+    pub summary: &'static str,
     /// What it does and which parts of the machine it keeps busy, with sources.
-    fn page(&self) -> &'static str;
-
+    pub page: &'static str,
     /// The unit of its count.
-    fn unit(&self) -> &'static str;
-
-    /// Whether it is another program, which `--load all` does not start.
-    fn is_program(&self) -> bool {
-        false
-    }
-
-    /// Whether it may run until the end without completing anything.
-    fn may_finish_nothing(&self) -> bool {
-        false
-    }
-
+    pub unit: &'static str,
+    /// Whether it is another program, which `--load all` does not start. It may run until the end
+    /// without completing anything.
+    pub is_program: bool,
     /// Whether each CPU gets a separate process, because threads of one process would wait for each
     /// other.
-    fn needs_process_per_cpu(&self) -> bool {
-        false
-    }
-
-    /// Reads what it has done so far on these CPUs, where the workers do not count.
-    fn read_count(&self, _host: &Host, _cpus: &CpuSet) -> CountSource {
-        CountSource::Workers
-    }
-
-    /// Checks that it can run there.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
-        Ok(())
-    }
-
-    /// Prepares it in a separate process, which still has a single thread.
-    ///
-    /// # Errors
-    /// Why it cannot.
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal>;
+    pub needs_process_per_cpu: bool,
+    /// Reads the kernel's count of its work on these CPUs, if the kernel has one; `None` where the
+    /// workers count.
+    pub read_count: Option<fn(&Host, &CpuSet) -> Option<u64>>,
+    /// Why it cannot run there.
+    pub check_possible: fn(&LoadEnvironment<'_>) -> Result<(), LoadRefusal>,
+    /// Prepares it in a separate process, which still has a single thread; or why it cannot run.
+    pub prepare: fn(&LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal>,
 }
 
-impl fmt::Debug for dyn LoadKind {
+impl LoadKind {
+    /// What most loads are like.
+    const PLAIN: LoadKind = LoadKind {
+        name: "",
+        summary: "",
+        page: "",
+        unit: "",
+        is_program: false,
+        needs_process_per_cpu: false,
+        read_count: None,
+        check_possible: |_| Ok(()),
+        prepare: |_| Ok(prepare_own(String::new(), Vec::new())),
+    };
+}
+
+impl fmt::Debug for LoadKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name)
     }
 }
 
-impl RegistryEntry for &'static dyn LoadKind {
+impl RegistryEntry for &'static LoadKind {
     fn key(self) -> &'static str {
-        self.name()
+        self.name
     }
 }
 
-impl ExplainedEntry for &'static dyn LoadKind {
+impl ExplainedEntry for &'static LoadKind {
     fn explain(self) -> ExplainPage {
         // A cause may have the same name.
-        let name = format!("load-{}", self.name());
-        ExplainPage::new("load", name, self.summary(), self.page())
+        let name = format!("load-{}", self.name);
+        ExplainPage::new("load", name, self.summary, self.page)
     }
 }
 
 /// Finds the kind of this name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static dyn LoadKind> {
+pub fn named(name: &str) -> Option<&'static LoadKind> {
     registry::find(KINDS, name)
 }
 
@@ -181,11 +145,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_unique_name_and_a_page_with_a_source() {
-        let names: BTreeSet<&str> = KINDS.iter().map(|one| one.name()).collect();
+        let names: BTreeSet<&str> = KINDS.iter().map(|one| one.name).collect();
         assert_eq!(names.len(), KINDS.len());
         for kind in KINDS {
-            assert!(named(kind.name()).is_some());
-            assert!(kind.page().contains("Source"), "{}", kind.name());
+            assert!(named(kind.name).is_some());
+            assert!(kind.page.contains("Source"), "{}", kind.name);
         }
         assert!(named("sundial").is_none() && named("all").is_none());
     }

@@ -10,50 +10,38 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 /// The size of a write: small, so that the stream has many packets.
 const WRITE_BYTES: usize = 4 << 10;
 
-/// The load `network`.
-#[derive(Debug)]
-pub struct NetworkLoad;
+pub(super) const NETWORK: LoadKind = LoadKind {
+    name: "network",
+    summary: "TCP streams over loopback: the network stack and its softirqs",
+    page: "For each CPU, a pair of threads uses a TCP stream over 127.0.0.1: one sends 4 KiB per \
+     write (TCP_NODELAY), the other receives. The kernel chooses the ports, and connections \
+     from other programs are dropped. Loopback packets pass through TCP and IP in both \
+     directions. Their NET_RX softirqs run on the sending CPU, unless RPS or RFS of lo \
+     names another. No network card raises interrupts, and no packet leaves the machine.\n\n\
+     The count is the number of bytes received.\n\n\
+     Source: loopback_xmit() in drivers/net/loopback.c, __netif_rx() and enqueue_to_backlog() \
+     in net/core/dev.c (6.12).",
+    unit: "bytes",
+    check_possible,
+    prepare,
+    ..LoadKind::PLAIN
+};
 
-impl LoadKind for NetworkLoad {
-    fn name(&self) -> &'static str {
-        "network"
-    }
+fn check_possible(_environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
+    connect_pair().map(drop)
+}
 
-    fn summary(&self) -> &'static str {
-        "TCP streams over loopback: the network stack and its softirqs"
+fn prepare(environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
+    let pairs = environment.cpus.len();
+    let mut workers = Vec::new();
+    for _ in 0..pairs {
+        let (to, from) = connect_pair()?;
+        workers.push((None, make_receiver(from)));
+        workers.push((None, make_sender(to)));
     }
-
-    fn page(&self) -> &'static str {
-        "For each CPU, a pair of threads uses a TCP stream over 127.0.0.1: one sends 4 KiB per \
-         write (TCP_NODELAY), the other receives. The kernel chooses the ports, and connections \
-         from other programs are dropped. Loopback packets pass through TCP and IP in both \
-         directions. Their NET_RX softirqs run on the sending CPU, unless RPS or RFS of lo \
-         names another. No network card raises interrupts, and no packet leaves the machine.\n\n\
-         The count is the number of bytes received.\n\n\
-         Source: loopback_xmit() in drivers/net/loopback.c, __netif_rx() and enqueue_to_backlog() \
-         in net/core/dev.c (6.12)."
-    }
-
-    fn unit(&self) -> &'static str {
-        "bytes"
-    }
-
-    fn check_possible(&self, _environment: &LoadEnvironment<'_>) -> Result<(), LoadRefusal> {
-        connect_pair().map(drop)
-    }
-
-    fn prepare(&self, environment: &LoadEnvironment<'_>) -> Result<PreparedLoad, LoadRefusal> {
-        let pairs = environment.cpus.len();
-        let mut workers = Vec::new();
-        for _ in 0..pairs {
-            let (to, from) = connect_pair()?;
-            workers.push((None, make_receiver(from)));
-            workers.push((None, make_sender(to)));
-        }
-        let each = format_bytes(WRITE_BYTES as u64);
-        let what = format!("{} over 127.0.0.1, {each} per write", many(pairs, "TCP stream"));
-        Ok(prepare_own(what, workers))
-    }
+    let each = format_bytes(WRITE_BYTES as u64);
+    let what = format!("{} over 127.0.0.1, {each} per write", many(pairs, "TCP stream"));
+    Ok(prepare_own(what, workers))
 }
 
 /// Connects both ends of a stream.

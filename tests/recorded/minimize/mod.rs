@@ -7,7 +7,7 @@ use crate::simulated_experiment::ScratchStore;
 use cpushield::experiment::journal::{ExperimentJournal, ExperimentPhase, ExperimentStore};
 use cpushield::experiment::search::{
     GoalDecision, OptionSearch, OptionState, SearchEnd, SearchGoal, SearchOption, SearchRequest,
-     collect_search, plan_trials, run_search,
+    collect_search, plan_trials, run_search,
 };
 use cpushield::experiment::{
     ExperimentEnd, ExperimentRow, Matrix, RebootPermission, RowCpus, stop,
@@ -48,11 +48,9 @@ fn base() -> ExperimentRow {
 
 /// Starts from every tunable on, and these words.
 fn minimize(words: &[&str]) -> SearchRequest {
-    let words =
-        words.iter().map(|word| SearchOption::Parameter { word: (*word).to_owned() });
+    let words = words.iter().map(|word| SearchOption::Parameter { word: (*word).to_owned() });
     let tunables = TUNABLES.iter();
-    let tunables =
-        tunables.map(|name| SearchOption::Tunable { name: (*name).to_owned() });
+    let tunables = tunables.map(|name| SearchOption::Tunable { name: (*name).to_owned() });
     SearchRequest {
         row: "everything".to_owned(),
         goal: SearchGoal::MaxLatency { ns: 20_000 },
