@@ -26,6 +26,7 @@ pub mod observe;
 pub mod plan;
 pub mod policy;
 pub mod quote;
+pub mod refusal;
 pub mod registry;
 pub mod report;
 pub mod run;

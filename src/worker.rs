@@ -8,6 +8,7 @@
 
 use cpushield_linux::Host;
 use cpushield_linux::processes::worker_process::{WorkerEnd, WorkerProcess};
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::ffi::OsString;
@@ -38,29 +39,29 @@ pub trait WorkerProtocol {
 }
 
 /// Why the parent gets no answer from its worker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum WorkerFailure {
-    /// The process cannot be started.
+    /// cannot start the process: {answer}.
     NotStarted {
         /// The kernel's answer.
         answer: String,
     },
-    /// The process has ended.
+    /// the process has ended: {error}.
     Ended {
         /// How that was noticed.
         error: String,
     },
-    /// No reply came in time.
+    /// the process does not answer: {error}.
     NoReply {
         /// The error of the wait.
         error: String,
     },
-    /// A message is not one of the protocol.
+    /// cannot parse a message: {error}.
     Malformed {
         /// What is wrong.
         error: String,
     },
-    /// The reply belongs to another request.
+    /// the process sent an unexpected answer: {reply}.
     Unexpected {
         /// The reply.
         reply: String,
@@ -72,20 +73,6 @@ impl WorkerFailure {
     #[must_use]
     pub fn unexpected(reply: &impl fmt::Debug) -> WorkerFailure {
         WorkerFailure::Unexpected { reply: format!("{reply:?}") }
-    }
-}
-
-impl fmt::Display for WorkerFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WorkerFailure::NotStarted { answer } => write!(f, "cannot start the process: {answer}"),
-            WorkerFailure::Ended { error } => write!(f, "the process has ended: {error}"),
-            WorkerFailure::NoReply { error } => write!(f, "the process does not answer: {error}"),
-            WorkerFailure::Malformed { error } => write!(f, "cannot parse a message: {error}"),
-            WorkerFailure::Unexpected { reply } => {
-                write!(f, "the process sent an unexpected answer: {reply}")
-            }
-        }
     }
 }
 

@@ -2,14 +2,15 @@
 
 use super::journal::{ApplyJournal, JOURNAL, JournalError, JournalOrigin};
 use cpushield_linux::{Error, Host, Store};
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// Why a journal cannot be loaded.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum JournalLoadError {
     /// It cannot be read.
+    #[delegate]
     Access(Error),
-    /// It is not a journal.
+    /// {path}: {error}.
     Journal {
         /// Its path.
         path: String,
@@ -73,14 +74,5 @@ pub(super) fn boot_id(host: &Host) -> Result<Option<String>, Error> {
 impl From<Error> for JournalLoadError {
     fn from(error: Error) -> JournalLoadError {
         JournalLoadError::Access(error)
-    }
-}
-
-impl fmt::Display for JournalLoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            JournalLoadError::Access(error) => error.fmt(f),
-            JournalLoadError::Journal { path, error } => write!(f, "{path}: {error}"),
-        }
     }
 }

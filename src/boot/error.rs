@@ -1,31 +1,43 @@
 //! The errors of planning, writing and removing boot parameters.
 
+use super::parameters::names_kernel_parameter;
+use super::requested_words::offered_names;
 use crate::documents::boot::{FaultyWord, LintFinding, SkippedParameter};
 use crate::documents::command_line_fault::CommandLineFault;
 use crate::plan::PlanRefusal;
+use crate::refusal::suggest;
 use cpushield_linux::{CpuSet, Error};
+use cpushield_sentence::Sentence;
 use std::fmt;
 
 /// Why boot parameters cannot be planned, written or removed.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Machine)]
 pub enum BootError {
     /// A file or a program of the machine failed.
+    #[delegate]
     Access(Error),
     /// The CPUs cannot be shielded.
+    #[delegate]
     Refused(PlanRefusal),
-    /// The boot CPU is among them.
+    /// CPU {cpus} cannot be prepared at boot: CPU 0 starts the others and keeps time for them.
+    #[kind(Usage)]
+    #[hint("omit CPU 0")]
     BootCpu {
         /// The requested CPUs.
         cpus: CpuSet,
     },
-    /// A file of the loader is not understood, so nothing is written.
+    /// cannot parse {path}; nothing was written.
+    #[line("cause: {why}")]
     Unparsable {
         /// The file.
         path: String,
         /// Where and what, `line 3: …`.
         why: String,
     },
-    /// A pattern or a word with characters that are special to a boot loader.
+    /// {what} {text:?} is empty or has characters that are special to a boot loader.
+    #[kind(Usage)]
+    #[hint("use a pattern such as *-rt-* or 6.12.*")]
     NotPlain {
         /// What it is, `--kernels`.
         what: String,
@@ -33,43 +45,66 @@ pub enum BootError {
         text: String,
     },
     /// A kernel parameter that the user wrote cannot be written.
+    #[delegate]
+    #[kind(Usage)]
+    #[hint(suggest(&_0.near).chain([_0.advice()]))]
     FaultyWord(Box<FaultyWord>),
-    /// No parameter of this name.
+    /// there is no boot parameter {name:?}.
+    #[kind(Usage)]
+    #[hint(other_names(name, near))]
     NoSuchParameter {
         /// The name.
         name: String,
         /// Similar names.
         near: Vec<String>,
     },
-    /// A parameter that this tool does not write.
+    /// cpushield never writes {name}: {why}.
+    #[kind(Usage)]
+    #[hint("cpushield explain {name}")]
     Never {
         /// The name.
         name: String,
         /// Why.
         why: &'static str,
     },
-    /// No kernel of the menu matches.
+    /// no kernel in the boot menu matches {asked}; the menu has {known}.
+    #[with(known = if known.is_empty() { "none".to_owned() } else { known.join(", ") })]
+    #[kind(Usage)]
+    #[hint("choose other kernels: --kernels GLOB")]
     NoKernel {
         /// The requested kernels.
         asked: String,
         /// The versions in the menu.
         known: Vec<String>,
     },
-    /// No boot menu can be read, and the running kernel does not match.
+    /// {asked} does not match {running}: without a boot menu that cpushield can read, the
+    /// parameters are for the running kernel.
+    #[kind(Usage)]
+    #[hint("omit --kernels")]
     NotRunning {
         /// The requested kernels.
         asked: String,
         /// The version of the running kernel.
         running: String,
     },
-    /// The chosen kernels cannot get the same parameters.
+    /// kernel {with} supports nohz_full= but kernel {without} does not: they cannot get the same
+    /// parameters.
+    #[kind(Usage)]
+    #[hint("choose one kind: --kernels {with}")]
+    #[hint("or: --kernels {without}")]
+    #[hint("or use isolcpus= for all of them: --off nohz-full --on isolcpus-domain")]
     MixedKernels {
         /// A kernel that has `nohz_full=`.
         with: String,
         /// A kernel that does not have it.
         without: String,
     },
-    /// It is unknown whether one of the chosen kernels has parameters that another one has.
+    /// kernel {with} supports {names}, but it is unknown whether kernel {undecided} does.
+    #[with(names = parameters.join(" and "), on = parameters.join(" --on "))]
+    #[kind(Usage)]
+    #[hint("choose one kind: --kernels {with}")]
+    #[hint("or: --kernels {undecided}")]
+    #[hint("or try the parameters on all of them: --trial --on {on}")]
     UndecidedKernel {
         /// A kernel that has one of them.
         with: String,
@@ -78,7 +113,9 @@ pub enum BootError {
         /// The names of the parameters, for `--on`.
         parameters: Vec<&'static str>,
     },
-    /// The parameters contradict those that a kernel already has.
+    /// kernel {version}: {why}.
+    #[line("file:  {place}")]
+    #[hint("nothing was written; change that file (with GRUB, then run update-grub) and retry")]
     Conflict {
         /// The kernel.
         version: String,
@@ -87,7 +124,10 @@ pub enum BootError {
         /// What contradicts.
         why: String,
     },
-    /// The kernel would ignore a parameter that it already has, because the lists differ.
+    /// kernel {version}: {fault}.
+    #[line("file:  {place}")]
+    #[hint("remove isolcpus= where it is set")]
+    #[hint((!isolcpus.is_empty()).then(|| format!("or use the same list for both: --cpus {isolcpus}")))]
     ListsDiffer {
         /// The kernel.
         version: String,
@@ -98,7 +138,11 @@ pub enum BootError {
         /// CPUs that are outside the scheduling domains now.
         isolcpus: CpuSet,
     },
-    /// A kernel would ignore words, or start without CPUs that they name.
+    /// kernel {version}: {finding}.
+    #[line(word in words, "word:  {word}")]
+    #[line(place in place, "file:  {place}")]
+    #[kind(Usage)]
+    #[hint([finding.advice()])]
     Defeated {
         /// The kernel.
         version: String,
@@ -110,71 +154,95 @@ pub enum BootError {
         /// What is wrong with the line that the kernel would get.
         finding: Box<LintFinding>,
     },
-    /// None of the parameters applies to the chosen kernels.
+    /// no kernel parameter applies to the chosen kernels: nothing was written.
+    #[line(it in skipped, "{}: {}", it.name, it.reason)]
+    #[hint(try_undecided(skipped))]
     NothingApplies {
         /// Parameters that are always proposed, each with the reason why it does not apply.
         skipped: Vec<SkippedParameter>,
     },
-    /// Nothing can be written here.
+    /// {why}; nothing was written. By hand:
+    #[line(step in instructions, "{step}")]
     ByHand {
         /// Why.
         why: String,
         /// The steps for the user.
         instructions: Vec<String>,
     },
-    /// Other parameters are written already.
+    /// other boot parameters are already written: {words}.
+    #[with(words = words.join(" "))]
+    #[hint("remove them first: cpushield boot undo")]
     Active {
         /// The words.
         words: Vec<String>,
     },
-    /// A trial was written and has not been concluded.
+    /// a trial of boot parameters has not been concluded yet: {words}.
+    #[with(words = words.join(" "))]
+    #[hint("`cpushield boot status` reports its state; to remove the trial: cpushield boot undo")]
     TrialPending {
         /// The words of the trial.
         words: Vec<String>,
     },
-    /// A trial has no word that is not already written, so its boot looks like any other one.
+    /// cannot try {words}: {written} is already written, so nothing would distinguish the trial
+    /// boot from any other boot.
+    #[with(words = words.join(" "), written = written.join(" "))]
+    #[hint(
+        "omit --trial: cpushield boot apply; or remove the written parameters first: cpushield boot undo"
+    )]
     TrialOfPart {
         /// The words of the trial.
         words: Vec<String>,
         /// The words that are written.
         written: Vec<String>,
     },
-    /// An earlier apply or undo was interrupted.
+    /// an earlier `boot apply` or `boot undo` was interrupted.
+    #[hint("undo the existing changes first: cpushield boot undo")]
     Unfinished,
-    /// The journal of boot files is invalid.
+    /// {path}: {why}.
+    #[hint(path.ends_with(super::early::JOURNAL).then_some(WITHOUT_JOURNAL))]
     Journal {
         /// The file.
         path: String,
         /// What is wrong.
         why: String,
     },
-    /// A file has the name of a file of cpushield, but cpushield did not make it.
+    /// {path} exists and was not made by cpushield; nothing was written.
+    #[hint("inspect it, then move it away")]
     Foreign {
         /// The file.
         path: String,
     },
-    /// Too little free space, or a read-only file system.
+    /// cannot write to {path}: {why}.
     NoRoom {
         /// The directory.
         path: String,
         /// Why.
         why: String,
     },
-    /// The loader's files or its menu are not as expected.
+    /// {why}.
+    #[hint(hint)]
     Wrong {
         /// Why.
         why: String,
         /// The steps for the user.
         hint: Option<String>,
     },
-    /// No trial is under way.
+    /// no trial boot is pending.
+    #[hint("start a trial: cpushield boot apply --trial")]
     NoTrial,
-    /// The machine was not rebooted since the trial was armed.
+    /// cannot conclude the trial of {entry}: the machine was not rebooted yet.
+    #[hint("reboot")]
+    #[hint("or abandon it: cpushield boot undo")]
     NotBooted {
         /// The entry that boots once.
         entry: String,
     },
-    /// A step failed after the first write.
+    /// {why}.
+    #[with(rest = rollback(undone))]
+    #[line("{rest}")]
+    #[kind(if undone.is_none() { Undone } else { NotUndone })]
+    #[hint(hint)]
+    #[hint(undone.is_some().then(|| written.undo_hint()))]
     Failed {
         /// Why.
         why: String,
@@ -185,8 +253,44 @@ pub enum BootError {
         /// The steps for the user.
         hint: Option<String>,
     },
-    /// A test stopped it, as a kill would.
+    /// killed by a test.
+    #[kind(Bug)]
     Killed,
+}
+
+fn rollback(error: &Option<String>) -> String {
+    let failed = error.as_ref().map(|error| format!("not undone: {error}"));
+    failed.unwrap_or_else(|| "undone: every file is as it was".to_owned())
+}
+
+/// Without the journal of `enable`, only the files themselves show what it has written.
+const WITHOUT_JOURNAL: &str = "remove the files that contain `Made by cpushield` from \
+                               /etc/systemd/system and /etc/init.d, then this file";
+
+/// What to do about a name that `--on` and `--off` do not have: a kernel parameter of the user's
+/// own, or a typo.
+fn other_names(name: &str, near: &[String]) -> Vec<String> {
+    let names = offered_names(name).into_iter();
+    let calls = |name| format!("cpushield calls it {name}: cpushield explain {name}");
+    let offered: Vec<String> = names.map(calls).collect();
+    if !offered.is_empty() {
+        return offered;
+    }
+    if names_kernel_parameter(name) {
+        return vec![
+            format!("for a kernel parameter of your own: --parameter {name}"),
+            format!("or in a policy: boot.parameters = [{name:?}]"),
+        ];
+    }
+    suggest(near).chain(["list the parameters: cpushield boot plan".to_owned()]).collect()
+}
+
+/// How to try the parameters of which it is unknown whether they apply.
+fn try_undecided(skipped: &[SkippedParameter]) -> Option<String> {
+    let undecided = skipped.iter().filter(|it| it.reason.is_undecided());
+    let on: String = undecided.map(|it| format!(" --on {}", it.name)).collect();
+    let hint = format!("try these parameters for one boot: cpushield boot apply --trial{on}");
+    (!on.is_empty()).then_some(hint)
 }
 
 impl BootError {
@@ -220,77 +324,6 @@ impl From<PlanRefusal> for BootError {
     }
 }
 
-impl fmt::Display for BootError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BootError::Access(error) => error.fmt(f),
-            BootError::Refused(refused) => refused.fmt(f),
-            BootError::BootCpu { cpus } => write!(f, "CPU {cpus} {BOOT_CPU}"),
-            BootError::Unparsable { path, why } => {
-                write!(f, "cannot parse {path}; nothing was written\n  cause: {why}")
-            }
-            BootError::NotPlain { what, text } => {
-                write!(f, "{what} {text:?} {NOT_PLAIN}")
-            }
-            BootError::FaultyWord(word) => word.fmt(f),
-            BootError::NoSuchParameter { name, .. } => {
-                write!(f, "there is no boot parameter {name:?}")
-            }
-            BootError::Never { name, why } => write!(f, "cpushield never writes {name}: {why}"),
-            BootError::NoKernel { asked, known } => write!(
-                f,
-                "no kernel in the boot menu matches {asked}; the menu has {}",
-                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
-            ),
-            BootError::NotRunning { asked, running } => write_not_running(f, asked, running),
-            BootError::MixedKernels { with, without } => write_mixed(f, with, without),
-            BootError::UndecidedKernel { with, undecided, parameters } => {
-                write_undecided(f, with, undecided, parameters)
-            }
-            BootError::Conflict { version, place, why } => {
-                write!(f, "kernel {version}: {why}\n  file:  {place}")
-            }
-            BootError::ListsDiffer { version, place, fault, .. } => {
-                write!(f, "kernel {version}: {fault}\n  file:  {place}")
-            }
-            BootError::Defeated { version, words, place, finding } => {
-                write!(f, "kernel {version}: {finding}")?;
-                write_places(f, words, place.as_deref())
-            }
-            BootError::NothingApplies { skipped } => write_nothing_applies(f, skipped),
-            BootError::ByHand { why, instructions } => {
-                write!(f, "{why}; nothing was written. By hand:")?;
-                instructions.iter().try_for_each(|line| write!(f, "\n  {line}"))
-            }
-            BootError::Active { words } => {
-                write!(f, "other boot parameters are already written: {}", words.join(" "))
-            }
-            BootError::TrialPending { words } => write!(f, "{TRIAL_PENDING}: {}", words.join(" ")),
-            BootError::TrialOfPart { words, written } => write_part(f, words, written),
-            BootError::Unfinished => {
-                f.write_str("an earlier `boot apply` or `boot undo` was interrupted")
-            }
-            BootError::Journal { path, why } => write!(f, "{path}: {why}"),
-            BootError::Foreign { path } => {
-                write!(f, "{path} exists and was not made by cpushield; nothing was written")
-            }
-            BootError::NoRoom { path, why } => write!(f, "cannot write to {path}: {why}"),
-            BootError::Wrong { why, .. } => f.write_str(why),
-            BootError::NoTrial => f.write_str("no trial boot is pending"),
-            BootError::NotBooted { entry } => {
-                write!(f, "cannot conclude the trial of {entry}: the machine was not rebooted yet")
-            }
-            BootError::Failed { why, undone: None, .. } => {
-                write!(f, "{why}\n  undone: every file is as it was")
-            }
-            BootError::Failed { why, undone: Some(error), .. } => {
-                write!(f, "{why}\n  not undone: {error}")
-            }
-            BootError::Killed => f.write_str("killed by a test"),
-        }
-    }
-}
-
 /// The files that were being written when a step failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrittenFiles {
@@ -309,59 +342,6 @@ impl WrittenFiles {
             WrittenFiles::AtEveryBoot => "to remove what is left: cpushield disable",
         }
     }
-}
-
-const BOOT_CPU: &str =
-    "cannot be prepared at boot: CPU 0 starts the others and keeps time for them";
-const TRIAL_PENDING: &str = "a trial of boot parameters has not been concluded yet";
-const NOT_PLAIN: &str = "is empty or has characters that are special to a boot loader";
-
-fn write_not_running(f: &mut fmt::Formatter<'_>, asked: &str, running: &str) -> fmt::Result {
-    write!(
-        f,
-        "{asked} does not match {running}: without a boot menu that cpushield can read, the \
-         parameters are for the running kernel"
-    )
-}
-
-fn write_part(f: &mut fmt::Formatter<'_>, words: &[String], written: &[String]) -> fmt::Result {
-    let (words, written) = (words.join(" "), written.join(" "));
-    write!(
-        f,
-        "cannot try {words}: {written} is already written, so nothing would distinguish the trial \
-         boot from any other boot"
-    )
-}
-
-fn write_nothing_applies(f: &mut fmt::Formatter<'_>, skipped: &[SkippedParameter]) -> fmt::Result {
-    f.write_str("no kernel parameter applies to the chosen kernels: nothing was written")?;
-    skipped.iter().try_for_each(|it| write!(f, "\n  {}: {}", it.name, it.reason))
-}
-
-fn write_places(f: &mut fmt::Formatter<'_>, words: &[String], file: Option<&str>) -> fmt::Result {
-    words.iter().try_for_each(|word| write!(f, "\n  word:  {word}"))?;
-    file.map_or(Ok(()), |file| write!(f, "\n  file:  {file}"))
-}
-
-fn write_mixed(f: &mut fmt::Formatter<'_>, with: &str, without: &str) -> fmt::Result {
-    write!(
-        f,
-        "kernel {with} supports nohz_full= but kernel {without} does not: they cannot get the same \
-         parameters"
-    )
-}
-
-fn write_undecided(
-    f: &mut fmt::Formatter<'_>,
-    with: &str,
-    undecided: &str,
-    parameters: &[&str],
-) -> fmt::Result {
-    write!(
-        f,
-        "kernel {with} supports {}, but it is unknown whether kernel {undecided} does",
-        parameters.join(" and ")
-    )
 }
 
 impl std::error::Error for BootError {}

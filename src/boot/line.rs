@@ -9,8 +9,8 @@ use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::CPUS_MAX;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_sentence::Sentence;
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// Words by which boot loaders name the files of the kernel.
 const FILES: [&str; 2] = ["BOOT_IMAGE", "initrd"];
@@ -23,15 +23,20 @@ const REPEATED: &[&str] =
     &["console", "earlycon", "hugepages", "hugepagesz", "memmap", "module_blacklist", "video"];
 
 /// Why words cannot be added to a command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum ParameterConflict {
-    /// The parameter is present with another value. The kernel takes one of the two, or neither.
+    /// {present} is already on the command line and contradicts {wanted}.
+    ///
+    /// The kernel takes one of the two, or neither.
     Differs {
         /// The word on the line.
         present: String,
         /// The word to add.
         wanted: String,
     },
+    /// {present} is already on the command line; the lists differ, so the kernel would ignore it or
+    /// {wanted}, whichever comes later.
+    ///
     /// `isolcpus=nohz,…` and `nohz_full=` have different lists: the kernel ignores the second one
     /// ("Housekeeping: nohz_full= must match isolcpus=", kernel/sched/isolation.c).
     Mismatch {
@@ -40,6 +45,9 @@ pub enum ParameterConflict {
         /// The word to add.
         wanted: String,
     },
+    /// {present} is already on the command line; with this limit, the kernel refuses {wanted},
+    /// because the list names CPUs beyond the limit.
+    ///
     /// The line limits the kernel to fewer CPUs than the list names: it refuses the whole list
     /// ("Housekeeping: nohz_full= or isolcpus= incorrect CPU range", kernel/sched/isolation.c,
     /// 6.12).
@@ -49,43 +57,16 @@ pub enum ParameterConflict {
         /// The word to add.
         wanted: String,
     },
-    /// The line would be longer than what the kernel reads.
+    /// the command line would be {bytes} bytes long; this kernel reads only {limit} bytes and drops
+    /// the rest.
     TooLong {
         /// Its length with the words added, in bytes.
         bytes: usize,
         /// The bytes that the kernel reads.
         limit: usize,
     },
-    /// A quote is never closed: the words after it are not parameters.
+    /// a quote in the command line is never closed.
     OpenQuote,
-}
-
-impl fmt::Display for ParameterConflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParameterConflict::Differs { present, wanted } => {
-                write!(f, "{present} is already on the command line and contradicts {wanted}")
-            }
-            ParameterConflict::Mismatch { present, wanted } => write!(
-                f,
-                "{present} is already on the command line; the lists differ, so the kernel would \
-                 ignore it or {wanted}, whichever comes later"
-            ),
-            ParameterConflict::Beyond { present, wanted } => write!(
-                f,
-                "{present} is already on the command line; with this limit, the kernel refuses \
-                 {wanted}, because the list names CPUs beyond the limit"
-            ),
-            ParameterConflict::TooLong { bytes, limit } => write!(
-                f,
-                "the command line would be {bytes} bytes long; this kernel reads only {limit} \
-                 bytes and drops the rest"
-            ),
-            ParameterConflict::OpenQuote => {
-                f.write_str("a quote in the command line is never closed")
-            }
-        }
-    }
 }
 
 /// Wanted words, sorted by whether the line has them.

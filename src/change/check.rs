@@ -2,7 +2,7 @@
 
 use super::ValueComparison;
 use cpushield_linux::CpuSet;
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// Where a change may write and create directories: kernel interfaces, never files on a disk.
 const WRITES: &[&str] = &["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
@@ -10,95 +10,62 @@ const WRITES: &[&str] = &["/sys/", "/proc/sys/", "/proc/irq/", "/dev/cpuset/"];
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// Why no plan may contain a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum ChangeFault {
-    /// It writes to another place than the kernel's interfaces.
+    /// expected a path below {places} without . or .., found {path:?}.
+    #[with(places = WRITES.join(", "))]
     Place {
         /// The path.
         path: String,
     },
-    /// It gives a file away that is no list of tasks.
+    /// expected the `tasks` file of a cgroup, found {path:?}.
     NotTaskList {
         /// The path.
         path: String,
     },
-    /// Its value is not one line.
+    /// expected one line of at most {VALUE_BYTES_MAX} bytes as the value.
     NotOneLine,
-    /// Its value is not one of its kind.
-    Value {
-        /// The value.
-        value: String,
-        /// The kind.
-        compare: ValueComparison,
-    },
-    /// A number is not that of a task.
-    Task {
-        /// The number.
-        tid: i32,
-    },
-    /// It names no CPU.
-    NoCpu,
-    /// It makes the slice of another shield.
-    Slice {
-        /// The slice of the shield.
-        wanted: String,
-        /// The slice that was found.
-        found: String,
-    },
-    /// It takes a CPU of other programs offline.
-    NotShielded {
-        /// The CPU.
-        cpu: usize,
-    },
-    /// A CPU is its own sibling.
-    OwnSibling {
-        /// The CPU.
-        cpu: usize,
-    },
-    /// It takes a CPU offline, and no earlier step saves the affinities of tasks.
-    AffinitiesNotSaved,
-}
-
-impl fmt::Display for ChangeFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ChangeFault::Place { path } => {
-                let places = WRITES.join(", ");
-                write!(f, "expected a path below {places} without . or .., found {path:?}")
-            }
-            ChangeFault::NotTaskList { path } => {
-                write!(f, "expected the `tasks` file of a cgroup, found {path:?}")
-            }
-            ChangeFault::NotOneLine => {
-                write!(f, "expected one line of at most {VALUE_BYTES_MAX} bytes as the value")
-            }
-            ChangeFault::Value { value, compare } => {
-                let expected = match compare {
+    /// expected {expected} as the value, found {value:?}.
+    #[with(expected = match compare {
                     ValueComparison::List => "a CPU list",
                     ValueComparison::Mask => "a CPU mask",
                     ValueComparison::Member => "+WORD or -WORD",
                     ValueComparison::Text | ValueComparison::Word | ValueComparison::Again => {
                         "one word or number"
                     }
-                };
-                write!(f, "expected {expected} as the value, found {value:?}")
-            }
-            ChangeFault::Task { tid } => {
-                write!(f, "expected a task ID, found {tid}")
-            }
-            ChangeFault::NoCpu => f.write_str("expected at least one CPU"),
-            ChangeFault::Slice { wanted, found } => {
-                write!(f, "expected the slice {wanted:?}, found {found:?}")
-            }
-            ChangeFault::NotShielded { cpu } => write!(f, "CPU {cpu} is not shielded"),
-            ChangeFault::OwnSibling { cpu } => {
-                write!(f, "a CPU cannot be its own sibling: CPU {cpu}")
-            }
-            ChangeFault::AffinitiesNotSaved => f.write_str(
-                "expected an earlier step that saves the affinities of tasks, found none",
-            ),
-        }
-    }
+                })]
+    Value {
+        /// The value.
+        value: String,
+        /// The kind.
+        compare: ValueComparison,
+    },
+    /// expected a task ID, found {tid}.
+    Task {
+        /// The number.
+        tid: i32,
+    },
+    /// expected at least one CPU.
+    NoCpu,
+    /// expected the slice {wanted:?}, found {found:?}.
+    Slice {
+        /// The slice of the shield.
+        wanted: String,
+        /// The slice that was found.
+        found: String,
+    },
+    /// CPU {cpu} is not shielded.
+    NotShielded {
+        /// The CPU.
+        cpu: usize,
+    },
+    /// a CPU cannot be its own sibling: CPU {cpu}.
+    OwnSibling {
+        /// The CPU.
+        cpu: usize,
+    },
+    /// expected an earlier step that saves the affinities of tasks, found none.
+    AffinitiesNotSaved,
 }
 
 pub(super) fn check_path(path: &str) -> Result<(), ChangeFault> {

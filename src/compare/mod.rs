@@ -20,7 +20,7 @@ pub use statistics::median;
 use crate::documents::evidence::{CpuVerdict, Evidence, JudgeReason, Verdict};
 use crate::documents::latency::LatencyMeasurement;
 use crate::latency;
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// A group of runs to compare.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,35 +50,44 @@ pub enum MeasuredDocument {
 }
 
 /// Why nothing can be compared.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
+#[kind(Usage)]
 pub enum CompareError {
-    /// There are fewer than two groups.
+    /// a comparison needs at least two groups.
+    #[hint("cpushield compare before=a1.json,a2.json after=b1.json,b2.json")]
     TooFew,
-    /// Two groups have the same name.
+    /// two groups have the name {name}.
+    #[hint("cpushield compare before=a1.json,a2.json after=b1.json,b2.json")]
     Name {
         /// The name.
         name: String,
     },
-    /// A group has no runs.
+    /// group {group} has no runs.
+    #[hint("cpushield compare before=a1.json,a2.json after=b1.json,b2.json")]
     Empty {
         /// The group.
         group: String,
     },
-    /// Two runs are the same document.
+    /// {one} and {other} are the same run.
+    #[hint("each repetition must be a separate run: remove one of the two files")]
     Same {
         /// The first run.
         one: String,
         /// The second run.
         other: String,
     },
-    /// Two runs measure different things.
+    /// not comparable: {a} measured {of_a}, {b} measured {of_b}.
+    #[with(a = &one.0, of_a = &one.1, b = &other.0, of_b = &other.1)]
+    #[hint("compare runs of the same instrument")]
     Instruments {
         /// The first run, with its instrument.
         one: (String, String),
         /// The second run, with its instrument.
         other: (String, String),
     },
-    /// Two runs of one group are of different shields.
+    /// group {group} mixes shields: {a} belongs to shield {of_a}, {b} to shield {of_b}.
+    #[with(a = &one.0, of_a = &one.1, b = &other.0, of_b = &other.1)]
+    #[hint("make one group per shield: a=a1.json,a2.json b=b1.json,b2.json")]
     Shields {
         /// The group.
         group: String,
@@ -87,59 +96,31 @@ pub enum CompareError {
         /// The second run, with its shield.
         other: (String, String),
     },
-    /// One group has only outputs of `latency`, and the other only outputs of `verify`.
+    /// not comparable: {a} has outputs of `{of_a}`, {b} of `{of_b}`.
+    #[with(a = &base.0, of_a = base.1, b = &other.0, of_b = other.1)]
+    #[hint("compare two outputs of the same subcommand")]
     Kinds {
         /// The base, with its subcommand.
         base: (String, &'static str),
         /// The other group, with its subcommand.
         other: (String, &'static str),
     },
-    /// Two groups have no figure in common.
+    /// not comparable: {base} and {other} have no figure in common.
+    #[hint("measure both groups with the same --thread periods")]
     Nothing {
         /// The base.
         base: String,
         /// The other group.
         other: String,
     },
-    /// A document is damaged.
+    /// {run}: {why}.
+    #[hint("repeat the measurement")]
     Damaged {
         /// The run.
         run: String,
         /// What is wrong.
         why: latency::HistogramError,
     },
-}
-
-impl fmt::Display for CompareError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CompareError::TooFew => f.write_str("a comparison needs at least two groups"),
-            CompareError::Name { name } => write!(f, "two groups have the name {name}"),
-            CompareError::Empty { group } => write!(f, "group {group} has no runs"),
-            CompareError::Same { one, other } => {
-                write!(f, "{one} and {other} are the same run")
-            }
-            CompareError::Instruments { one, other } => write!(
-                f,
-                "not comparable: {} measured {}, {} measured {}",
-                one.0, one.1, other.0, other.1
-            ),
-            CompareError::Shields { group, one, other } => write!(
-                f,
-                "group {group} mixes shields: {} belongs to shield {}, {} to shield {}",
-                one.0, one.1, other.0, other.1
-            ),
-            CompareError::Kinds { base, other } => write!(
-                f,
-                "not comparable: {} has outputs of `{}`, {} of `{}`",
-                base.0, base.1, other.0, other.1
-            ),
-            CompareError::Nothing { base, other } => {
-                write!(f, "not comparable: {base} and {other} have no figure in common")
-            }
-            CompareError::Damaged { run, why } => write!(f, "{run}: {why}"),
-        }
-    }
 }
 
 impl std::error::Error for CompareError {}

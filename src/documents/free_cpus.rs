@@ -2,8 +2,8 @@
 
 use super::machine::Cache;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// The version of the document's format.
 pub(crate) const SCHEMA: u32 = 1;
@@ -48,33 +48,22 @@ pub struct CpuHolding {
 }
 
 /// What holds CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "holder", rename_all = "kebab-case")]
 pub enum CpuHolder {
-    /// An active shield.
+    /// shield {name}.
     Shield {
         /// Its name.
         name: String,
     },
-    /// An exclusive cpuset that cpushield did not make.
+    /// cpuset {path}.
     Cpuset {
         /// Its directory.
         path: String,
     },
-    /// The kernel command line takes them out of scheduling (`isolcpus=`).
+    /// isolcpus= on the kernel command line.
     Isolcpus,
-    /// The kernel command line stops their tick (`nohz_full=`).
+    /// nohz_full= on the kernel command line.
     NohzFull,
-}
-
-impl fmt::Display for CpuHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CpuHolder::Shield { name } => write!(f, "shield {name}"),
-            CpuHolder::Cpuset { path } => write!(f, "cpuset {path}"),
-            CpuHolder::Isolcpus => f.write_str("isolcpus= on the kernel command line"),
-            CpuHolder::NohzFull => f.write_str("nohz_full= on the kernel command line"),
-        }
-    }
 }

@@ -15,8 +15,8 @@ use crate::documents::load_done::LoadDone;
 use crate::documents::time_text::exact_span;
 use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy};
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The version of the document's schema.
 pub const SCHEMA: u32 = 1;
@@ -133,9 +133,10 @@ pub struct ThreadSeries {
 
 /// A stage of a wakeup. All stages start when the event was due, so a later one includes those
 /// before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
+#[names]
 pub enum WakeupStage {
     /// Until the timer's interrupt was handled.
     Irq,
@@ -143,16 +144,6 @@ pub enum WakeupStage {
     Thread,
     /// Until the thread was back in user mode.
     User,
-}
-
-impl fmt::Display for WakeupStage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            WakeupStage::Irq => "irq",
-            WakeupStage::Thread => "thread",
-            WakeupStage::User => "user",
-        })
-    }
 }
 
 /// One of the longest latencies.

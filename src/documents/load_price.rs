@@ -4,8 +4,8 @@
 use super::load_done::{LoadDone, SkippedLoad};
 use super::load_doubt::LoadDoubt;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A load that is faster or slower by this share in a part of its time did not run alone.
 const UNSTEADY: f64 = 0.5;
@@ -52,11 +52,11 @@ pub struct PriceOf {
 }
 
 /// What makes the price of a load doubtful.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum PriceDoubt {
-    /// The figures of the load are doubtful.
+    /// {window}: {doubt}.
     Load {
         /// In which measurement.
         window: PricePart,
@@ -64,56 +64,28 @@ pub enum PriceDoubt {
         #[serde(with = "crate::with_text::WithText::<LoadDoubt>")]
         doubt: LoadDoubt,
     },
-    /// The difference may be chance.
+    /// the throughput ranges before and under the shield overlap: the difference may be due to
+    /// chance.
     MaybeChance,
-    /// The load is not counted in parts.
+    /// its work is not counted in parts, so the spread is unknown.
     SpreadUnknown,
-    /// The throughput varied.
+    /// {window}: the throughput varied, perhaps because other programs were busy.
     Varied {
         /// In which measurement.
         window: PricePart,
     },
 }
 
-impl fmt::Display for PriceDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PriceDoubt::Load { window, doubt } => write!(f, "{window}: {doubt}"),
-            PriceDoubt::MaybeChance => f.write_str(
-                "the throughput ranges before and under the shield overlap: the difference may be \
-                 due to chance",
-            ),
-            PriceDoubt::SpreadUnknown => {
-                f.write_str("its work is not counted in parts, so the spread is unknown")
-            }
-            PriceDoubt::Varied { window } => {
-                write!(
-                    f,
-                    "{window}: the throughput varied, perhaps because other programs were busy"
-                )
-            }
-        }
-    }
-}
-
 /// One of the two measurements of a price.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
+#[names]
 pub enum PricePart {
     /// The one before the shield.
     Before,
     /// The one under the shield.
     Shielded,
-}
-
-impl fmt::Display for PricePart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PricePart::Before => "before",
-            PricePart::Shielded => "shielded",
-        })
-    }
 }
 
 /// The throughput of a load per second.

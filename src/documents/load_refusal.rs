@@ -1,123 +1,126 @@
 //! [`LoadRefusal`]: why a load cannot run, or does not answer. Pure.
 
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Why a load cannot run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "refusal", rename_all = "kebab-case")]
 pub enum LoadRefusal {
-    /// Its program is not installed.
+    /// the program {program} is not installed; install the package {package}.
     NotInstalled {
         /// The program.
         program: String,
         /// The package that has it.
         package: String,
     },
-    /// It has no command to run.
+    /// it has no command.
     NoCommand,
-    /// The directory for its file is in memory.
+    /// {dir} is in memory, not on a disk; set TMPDIR to another directory.
     InMemory {
         /// The directory.
         dir: String,
     },
-    /// The directory for its file is read-only.
+    /// {dir} is read-only; set TMPDIR to another directory.
     ReadOnly {
         /// The directory.
         dir: String,
     },
-    /// Too little space is free for its file.
+    /// less than {least} is free in {dir}; set TMPDIR to another directory.
+    #[with(least = format_bytes(*least_bytes))]
     TooLittleSpace {
         /// The directory.
         dir: String,
         /// The least free space in bytes.
         least_bytes: u64,
     },
-    /// The directory for its file cannot be used.
+    /// cannot use {dir}: {answer}.
     UnusableDirectory {
         /// The directory.
         dir: String,
         /// The kernel's answer.
         answer: String,
     },
-    /// Its file cannot be made.
+    /// cannot create a file in {dir}: {answer}.
     NoFile {
         /// The directory.
         dir: String,
         /// The kernel's answer.
         answer: String,
     },
-    /// The kernel does not say how much memory is free.
+    /// /proc/meminfo has no MemAvailable, so the free memory is unknown.
     FreeMemoryUnknown,
-    /// Too little memory is free.
+    /// only {free_bytes} of memory is free for {cpus} CPUs.
+    #[with(free_bytes = format_bytes(*free_bytes))]
     TooLittleMemory {
         /// The free memory in bytes.
         free_bytes: u64,
         /// The number of CPUs.
         cpus: usize,
     },
-    /// Its threads interrupt each other, so that it needs two CPUs.
+    /// it needs two CPUs, but the load has only CPU {cpus}.
     NeedsTwoCpus {
         /// The CPUs that it has.
         cpus: CpuSet,
     },
-    /// The kernel does not have the barrier that it uses.
+    /// this kernel does not support the membarrier(2) command that the load needs: {answer}.
     NoMembarrier {
         /// The kernel's answer.
         answer: String,
     },
-    /// Its sockets cannot be made.
+    /// cannot create sockets: {answer}.
     NoSockets {
         /// The kernel's answer.
         answer: String,
     },
-    /// It cannot connect over the loopback interface.
+    /// cannot connect to 127.0.0.1: {answer}.
     NoConnection {
         /// The kernel's answer.
         answer: String,
     },
-    /// This version has no such load.
+    /// there is no load {name}.
     UnknownLoad {
         /// Its name.
         name: String,
     },
-    /// The kernel does not let its process run on its CPUs.
+    /// the kernel does not let it run on CPU {cpus}: {answer}.
     CpusDenied {
         /// The CPUs.
         cpus: CpuSet,
         /// The kernel's answer.
         answer: String,
     },
-    /// The kernel does not let one of its threads run on its CPU.
+    /// the kernel does not let a thread run on its CPU: {answer}.
     CpuDenied {
         /// The kernel's answer.
         answer: String,
     },
-    /// A thread cannot be started.
+    /// cannot start a thread: {answer}.
     NoThread {
         /// The kernel's answer.
         answer: String,
     },
-    /// A thread did not run on its CPU in time.
+    /// a thread did not run on its CPU within {seconds} s; a real-time task may occupy that CPU.
     ThreadDidNotRun {
         /// How long the load waited, in seconds.
         seconds: u64,
     },
-    /// Its counters are not in shared memory.
+    /// cannot allocate shared memory.
     NoSharedMemory,
-    /// Its counters cannot be read.
+    /// cannot read its counters: {answer}.
     CountersUnreadable {
         /// The kernel's answer.
         answer: String,
     },
-    /// Its process cannot be started, or does not answer.
+    /// {failure}.
     NoAnswer {
         /// The failure of the process.
         failure: String,
     },
-    /// Something else that it needs failed.
+    /// {error}.
     Failed {
         /// The error.
         error: String,
@@ -129,72 +132,6 @@ impl LoadRefusal {
     #[must_use]
     pub fn failed(error: impl fmt::Display) -> LoadRefusal {
         LoadRefusal::Failed { error: error.to_string() }
-    }
-}
-
-impl fmt::Display for LoadRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use LoadRefusal as Refusal;
-        match self {
-            Refusal::NotInstalled { program, package } => {
-                write!(f, "the program {program} is not installed; install the package {package}")
-            }
-            Refusal::NoCommand => f.write_str("it has no command"),
-            Refusal::InMemory { dir } => {
-                write!(f, "{dir} is in memory, not on a disk; set TMPDIR to another directory")
-            }
-            Refusal::ReadOnly { dir } => {
-                write!(f, "{dir} is read-only; set TMPDIR to another directory")
-            }
-            Refusal::TooLittleSpace { dir, least_bytes } => {
-                let least = format_bytes(*least_bytes);
-                write!(f, "less than {least} is free in {dir}; set TMPDIR to another directory")
-            }
-            Refusal::UnusableDirectory { dir, answer } => write!(f, "cannot use {dir}: {answer}"),
-            Refusal::NoFile { dir, answer } => write!(f, "cannot create a file in {dir}: {answer}"),
-            Refusal::FreeMemoryUnknown => {
-                f.write_str("/proc/meminfo has no MemAvailable, so the free memory is unknown")
-            }
-            Refusal::TooLittleMemory { free_bytes, cpus } => {
-                write!(f, "only {} of memory is free for {cpus} CPUs", format_bytes(*free_bytes))
-            }
-            Refusal::NeedsTwoCpus { cpus } => {
-                write!(f, "it needs two CPUs, but the load has only CPU {cpus}")
-            }
-            Refusal::NoMembarrier { answer } => {
-                write!(
-                    f,
-                    "this kernel does not support the membarrier(2) command that the load needs: \
-                     {answer}"
-                )
-            }
-            Refusal::NoSockets { answer } => write!(f, "cannot create sockets: {answer}"),
-            Refusal::NoConnection { answer } => {
-                write!(f, "cannot connect to 127.0.0.1: {answer}")
-            }
-            Refusal::UnknownLoad { name } => write!(f, "there is no load {name}"),
-            Refusal::CpusDenied { cpus, answer } => {
-                write!(f, "the kernel does not let it run on CPU {cpus}: {answer}")
-            }
-            Refusal::CpuDenied { answer } => {
-                write!(f, "the kernel does not let a thread run on its CPU: {answer}")
-            }
-            Refusal::NoThread { answer } => write!(f, "cannot start a thread: {answer}"),
-            Refusal::ThreadDidNotRun { seconds } => {
-                write!(
-                    f,
-                    "a thread did not run on its CPU within {seconds} s; a real-time task may \
-                     occupy that CPU"
-                )
-            }
-            Refusal::NoSharedMemory => f.write_str("cannot allocate shared memory"),
-            Refusal::CountersUnreadable { answer } => {
-                write!(f, "cannot read its counters: {answer}")
-            }
-            Refusal::NoAnswer { failure: text } | Refusal::Failed { error: text } => {
-                f.write_str(text)
-            }
-        }
     }
 }
 

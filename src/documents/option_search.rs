@@ -13,9 +13,9 @@ pub use option::{FixedOption, FixedReason, SearchGoal, SearchOption};
 
 use super::experiment::{ExperimentColumn, ExperimentRow, ExperimentSetup, ExperimentState};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::fmt;
 
 /// The version of the document's format.
 pub const SCHEMA: u32 = 1;
@@ -142,31 +142,17 @@ pub struct SearchTrial {
 }
 
 /// A remark on a search.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum SearchNote {
-    /// The measurements of a configuration with kernel parameters are of one boot.
+    /// measurements from one boot are not independent: the error rate does not include differences
+    /// between boots.
     OneBoot,
-    /// More decisions were made than those that share the error rate.
+    /// the search made {decisions} decisions, more than it allows for: the probability of a wrong
+    /// decision may exceed 5 %.
     ManyDecisions {
         /// How many.
         decisions: usize,
     },
-}
-
-impl fmt::Display for SearchNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SearchNote::OneBoot => f.write_str(
-                "measurements from one boot are not independent: the error rate does not include \
-                 differences between boots",
-            ),
-            SearchNote::ManyDecisions { decisions } => write!(
-                f,
-                "the search made {decisions} decisions, more than it allows for: the probability \
-                 of a wrong decision may exceed 5 %"
-            ),
-        }
-    }
 }

@@ -32,6 +32,7 @@ use crate::causes::Cause;
 use crate::change::{Change, ChangeFault, EffectTime, Risk};
 use crate::policy::ShieldOperators;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -236,91 +237,65 @@ impl fmt::Display for ImmovableThing {
 }
 
 /// Why an interrupt or a thread cannot be moved.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ImmovableReason {
-    /// The kernel refuses to move an interrupt.
+    /// the kernel refuses to move it ({answer}); {arrives}.
     Refused {
         /// The answer of the kernel.
         answer: String,
         /// When the interrupt still arrives.
         arrives: RefusedIrq,
     },
-    /// The kernel has bound a thread to CPUs.
+    /// bound to CPU {cpus} by the kernel.
     Bound {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// The user has put an interrupt on isolated CPUs.
+    /// stays where it was put, on CPUs of isolcpus=; --evict moves it.
     PlacedByUser,
-    /// A thread serves the memory of a node that has no open CPU.
+    /// keeps CPU {cpus}: its node has no other CPU that is not isolated.
     NodeClosed {
         /// The CPUs of the thread.
         cpus: CpuSet,
     },
 }
 
-impl fmt::Display for ImmovableReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImmovableReason::Refused { answer, arrives } => {
-                write!(f, "the kernel refuses to move it ({answer}); {arrives}")
-            }
-            ImmovableReason::Bound { cpus } => write!(f, "bound to CPU {cpus} by the kernel"),
-            ImmovableReason::PlacedByUser => {
-                f.write_str("stays where it was put, on CPUs of isolcpus=; --evict moves it")
-            }
-            ImmovableReason::NodeClosed { cpus } => {
-                write!(f, "keeps CPU {cpus}: its node has no other CPU that is not isolated")
-            }
-        }
-    }
-}
-
 /// When an interrupt that the kernel refuses to move arrives on the shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum RefusedIrq {
-    /// It serves CPUs outside the shield too.
+    /// it serves CPU {cpus}.
     ServesOthers {
         /// All CPUs that it serves.
         cpus: CpuSet,
     },
-    /// It serves only shielded CPUs.
+    /// it fires only for I/O issued from the shield.
     OwnRequests,
-    /// It is not a message-signaled interrupt. Then the same answer has three possible reasons
-    /// (`irq_can_set_affinity_usr()` in kernel/irq/manage.c, 6.12).
+    /// the reason is unknown: it may be bound to its CPU, its chip may be unable to move
+    /// interrupts, or the kernel may manage it (then isolcpus=managed_irq may help).
+    ///
+    /// Then the same answer has three possible reasons (`irq_can_set_affinity_usr()` in
+    /// kernel/irq/manage.c, 6.12).
     NotKnown,
 }
 
-impl fmt::Display for RefusedIrq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RefusedIrq::ServesOthers { cpus } => write!(f, "it serves CPU {cpus}"),
-            RefusedIrq::OwnRequests => f.write_str("it fires only for I/O issued from the shield"),
-            RefusedIrq::NotKnown => f.write_str(
-                "the reason is unknown: it may be bound to its CPU, its chip may be unable to move \
-                 interrupts, or the kernel may manage it (then isolcpus=managed_irq may help)",
-            ),
-        }
-    }
-}
-
 /// Why a step is taken.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum StepReason {
-    /// An interrupt may interrupt the shield.
+    /// {what} may interrupt the shield.
+    #[with(what = ImmovableThing::Irq { irq: *irq, actions: actions.clone() })]
     Irq {
         /// Its number.
         irq: u32,
         /// The names it was requested with; empty if no driver has requested it.
         actions: String,
     },
-    /// The reason that the tunable gives.
+    /// {why}.
     Tunable {
         /// One sentence.
         why: String,
@@ -336,18 +311,6 @@ impl From<&str> for StepReason {
 impl From<&String> for StepReason {
     fn from(why: &String) -> StepReason {
         StepReason::from(why.as_str())
-    }
-}
-
-impl fmt::Display for StepReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StepReason::Irq { irq, actions } => {
-                let (irq, actions) = (*irq, actions.clone());
-                write!(f, "{} may interrupt the shield", ImmovableThing::Irq { irq, actions })
-            }
-            StepReason::Tunable { why } => f.write_str(why),
-        }
     }
 }
 

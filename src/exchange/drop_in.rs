@@ -2,32 +2,18 @@
 
 use crate::documents::machine::{CgroupMode, Machine};
 use crate::documents::plan::Plan;
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// Why a drop-in cannot put a service into the shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Sentence)]
 pub enum DropInRefusal {
-    /// systemd is not the init system.
+    /// systemd is not running here.
     NoSystemd,
-    /// The shield is a cgroup v1 cpuset, which no unit can enter.
+    /// the cpusets of this machine use cgroup v1, but systemd can give CPUs to a slice only on
+    /// cgroup v2.
     NoCgroupV2,
-    /// The tunable `cpuset` is off, so the shield is no cgroup.
+    /// the tunable cpuset is off, so the shield has no slice that a service could join.
     NoSlice,
-}
-
-impl fmt::Display for DropInRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            DropInRefusal::NoSystemd => "systemd is not running here",
-            DropInRefusal::NoCgroupV2 => {
-                "the cpusets of this machine use cgroup v1, but systemd can give CPUs to a slice \
-                 only on cgroup v2"
-            }
-            DropInRefusal::NoSlice => {
-                "the tunable cpuset is off, so the shield has no slice that a service could join"
-            }
-        })
-    }
 }
 
 /// The drop-in for a plan on this machine.

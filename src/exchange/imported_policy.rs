@@ -11,8 +11,8 @@ use crate::documents::machine::Machine;
 use crate::policy::{Siblings, is_shield_name};
 use crate::survey::other_tools::{OtherTool, SettingTarget, ToolSetting, ToolSetup, ToolShield};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// The version of the document's format.
 const SCHEMA: u32 = 1;
@@ -44,9 +44,9 @@ pub struct ImportedShield {
 }
 
 /// Why no policy can be made of a setup.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum ImportRefusal {
-    /// The machine has none of the CPUs.
+    /// {place}: {tool} isolates CPU {cpus}, but this machine has only CPU {present}.
     NoSuchCpus {
         /// The tool.
         tool: OtherTool,
@@ -57,7 +57,7 @@ pub enum ImportRefusal {
         /// The CPUs of the machine.
         present: CpuSet,
     },
-    /// No online CPU would be left outside the shields.
+    /// {place}: {tool} isolates CPU {cpus}, so no housekeeping CPU would be left.
     NoHousekeeping {
         /// The tool.
         tool: OtherTool,
@@ -66,21 +66,6 @@ pub enum ImportRefusal {
         /// Where it names the last of them.
         place: String,
     },
-}
-
-impl fmt::Display for ImportRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImportRefusal::NoSuchCpus { tool, cpus, place, present } => write!(
-                f,
-                "{place}: {tool} isolates CPU {cpus}, but this machine has only CPU {present}"
-            ),
-            ImportRefusal::NoHousekeeping { tool, cpus, place } => write!(
-                f,
-                "{place}: {tool} isolates CPU {cpus}, so no housekeeping CPU would be left"
-            ),
-        }
-    }
 }
 
 /// Makes a policy of a setup on this machine.

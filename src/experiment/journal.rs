@@ -8,10 +8,10 @@ use super::{
     UnmeasuredReason,
 };
 use cpushield_linux::{Error, Store};
+use cpushield_sentence::Sentence;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 /// The version of the journal's format.
@@ -140,26 +140,20 @@ pub struct StepTries {
 }
 
 /// Why the journal cannot be used.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Machine)]
 pub enum ExperimentJournalError {
     /// It cannot be read.
+    #[delegate]
     Access(Error),
-    /// It is damaged.
+    /// {path}: {why}.
+    #[hint("move the file away and undo the rest: cpushield experiment --stop")]
     Damaged {
         /// The file.
         path: String,
         /// What is wrong.
         why: String,
     },
-}
-
-impl fmt::Display for ExperimentJournalError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ExperimentJournalError::Access(error) => error.fmt(f),
-            ExperimentJournalError::Damaged { path, why } => write!(f, "{path}: {why}"),
-        }
-    }
 }
 
 impl std::error::Error for ExperimentJournalError {}

@@ -17,9 +17,9 @@ use crate::registry::{names, nearest};
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
 use cpushield_linux::shared_memory::latency_stats::LIMITS;
+use cpushield_sentence::Sentence;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::ops::Range;
 use toml::Spanned;
 
@@ -61,8 +61,13 @@ pub struct Matrix {
     pub columns: Vec<ExperimentColumn>,
 }
 
+/// {file}{place}: {why}.
+///
 /// Why a matrix file is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
+#[kind(Usage)]
+#[with(place = place.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default())]
+#[hint("see all keys: cpushield explain experiment")]
 pub struct MatrixError {
     /// The file.
     pub file: String,
@@ -70,15 +75,6 @@ pub struct MatrixError {
     pub place: Option<(usize, usize)>,
     /// What is wrong and what was expected.
     pub why: String,
-}
-
-impl fmt::Display for MatrixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.place {
-            Some((line, column)) => write!(f, "{}:{line}:{column}: {}", self.file, self.why),
-            None => write!(f, "{}: {}", self.file, self.why),
-        }
-    }
 }
 
 impl std::error::Error for MatrixError {}

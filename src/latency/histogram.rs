@@ -5,6 +5,7 @@ use super::{LatencyMeasurement, Percentile, ThreadSeries};
 use crate::documents::count_text::joined;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cpushield_sentence::Sentence;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
@@ -79,37 +80,25 @@ pub(super) fn encode(histogram: &Histogram<u64>) -> String {
 }
 
 /// Why the histograms of a document cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum HistogramError {
-    /// A text is not a histogram.
+    /// cannot decode the histogram of CPU {cpu}: {error}.
     Damaged {
         /// The CPU of the series.
         cpu: usize,
         /// The decoder's error.
         error: String,
     },
-    /// The values of a histogram do not fit into another one.
+    /// a histogram is too wide: {error}.
     TooWide {
         /// The error of the addition.
         error: String,
     },
-    /// The HDR log cannot be written.
+    /// cannot write the HDR log: {error}.
     NoLog {
         /// The writer's error.
         error: String,
     },
-}
-
-impl fmt::Display for HistogramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HistogramError::Damaged { cpu, error } => {
-                write!(f, "cannot decode the histogram of CPU {cpu}: {error}")
-            }
-            HistogramError::TooWide { error } => write!(f, "a histogram is too wide: {error}"),
-            HistogramError::NoLog { error } => write!(f, "cannot write the HDR log: {error}"),
-        }
-    }
 }
 
 /// Decodes the histogram of a series.

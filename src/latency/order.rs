@@ -5,6 +5,7 @@ use super::{Instrument, LatencyMeasurement, ShieldMonitor, ThreadSpec};
 use crate::load::{self, LoadError};
 use crate::policy::LatencyLimits;
 use cpushield_linux::{CpuSet, SchedPolicy, Store};
+use cpushield_sentence::Sentence;
 use std::fmt;
 use std::time::Duration;
 
@@ -92,73 +93,56 @@ pub enum MeasureProgress {
 }
 
 /// Why a measurement is not possible.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Usage)]
 pub enum LatencyError {
-    /// The machine is a recording.
+    /// cannot measure latency on a recorded machine.
     Recorded,
-    /// The request names no CPUs.
+    /// no CPUs to measure.
     NoCpus,
-    /// These CPUs are not online.
+    /// CPU {cpus} is not online (online: {online}).
     Offline {
         /// The offline CPUs of the request.
         cpus: CpuSet,
         /// The online CPUs.
         online: CpuSet,
     },
-    /// The instrument cannot run here.
+    /// `latency {instrument}` cannot run here: {why}.
+    #[kind(Machine)]
     Impossible {
         /// The name of the instrument.
         instrument: &'static str,
         /// Why.
         why: Box<InstrumentRefusal>,
     },
-    /// The instrument cannot have these threads.
+    /// {instrument}: {why}.
     Unsuited {
         /// The name of the instrument.
         instrument: &'static str,
         /// Why.
         why: ThreadRefusal,
     },
-    /// The kernel refused a thread its scheduling policy.
+    /// the kernel refused the policy {policy} for a thread: {why}.
+    #[kind(Machine)]
+    #[hint("run it as root, or measure ordinary threads: --other")]
     Policy {
         /// The policy.
         policy: SchedPolicy,
         /// The kernel's answer.
         why: String,
     },
-    /// The threads cannot be started.
+    /// cannot start the measuring threads: {why}.
+    #[kind(Machine)]
     Threads {
         /// Why.
         why: String,
     },
     /// The load cannot run.
+    #[delegate]
     Load(LoadError),
     /// The machine did not answer.
+    #[delegate]
     Linux(cpushield_linux::Error),
-}
-
-impl fmt::Display for LatencyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LatencyError::Recorded => f.write_str("cannot measure latency on a recorded machine"),
-            LatencyError::NoCpus => f.write_str("no CPUs to measure"),
-            LatencyError::Offline { cpus, online } => {
-                write!(f, "CPU {cpus} is not online (online: {online})")
-            }
-            LatencyError::Impossible { instrument, why } => {
-                write!(f, "`latency {instrument}` cannot run here: {why}")
-            }
-            LatencyError::Unsuited { instrument, why } => write!(f, "{instrument}: {why}"),
-            LatencyError::Policy { policy, why } => {
-                write!(f, "the kernel refused the policy {policy} for a thread: {why}")
-            }
-            LatencyError::Threads { why } => {
-                write!(f, "cannot start the measuring threads: {why}")
-            }
-            LatencyError::Load(error) => error.fmt(f),
-            LatencyError::Linux(error) => error.fmt(f),
-        }
-    }
 }
 
 impl std::error::Error for LatencyError {}

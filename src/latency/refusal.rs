@@ -3,43 +3,48 @@
 use crate::documents::time_text::exact_duration;
 use cpushield_linux::sys::hpet::HpetTimer;
 use cpushield_linux::{Error, RtHog};
+use cpushield_sentence::Sentence;
 use std::fmt;
 
 /// Why an instrument cannot run on this machine.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum InstrumentRefusal {
-    /// There is no such device.
+    /// there is no {path}.
     NoDevice {
         /// Its file.
         path: &'static str,
     },
-    /// Another program uses the device.
+    /// another program uses {path}.
     DeviceBusy {
         /// Its file.
         path: &'static str,
     },
-    /// The device cannot be used.
+    /// cannot use {path}: {answer}.
     Device {
         /// Its file.
         path: &'static str,
         /// The kernel's answer.
         answer: String,
     },
-    /// The kernel makes no eventfd.
+    /// cannot create an eventfd: {answer}.
     NoEventFd {
         /// Its answer.
         answer: String,
     },
-    /// A thread cannot get a file of another one.
+    /// the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs Linux 5.6)
+    /// or not allowed: {answer}; `cpushield latency wakeup` needs no such file.
     NoPidfdGetfd {
         /// The kernel's answer.
         answer: String,
     },
     /// The HPET has no timer for it.
+    #[delegate]
     Hpet(HpetRefusal),
     /// Its tracer cannot be used.
+    #[delegate]
     Tracer(TracerRefusal),
-    /// The tracer that looks for gaps below the kernel cannot be used.
+    /// {0}; `cpushield latency spin` sees such gaps too, but cannot distinguish them from gaps that
+    /// the kernel causes.
     GapTracer(TracerRefusal),
 }
 
@@ -141,31 +146,6 @@ pub enum TracerRefusal {
     },
     /// The machine did not answer.
     Linux(Error),
-}
-
-impl fmt::Display for InstrumentRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InstrumentRefusal::NoDevice { path } => write!(f, "there is no {path}"),
-            InstrumentRefusal::DeviceBusy { path } => write!(f, "another program uses {path}"),
-            InstrumentRefusal::Device { path, answer } => write!(f, "cannot use {path}: {answer}"),
-            InstrumentRefusal::NoEventFd { answer } => {
-                write!(f, "cannot create an eventfd: {answer}")
-            }
-            InstrumentRefusal::NoPidfdGetfd { answer } => write!(
-                f,
-                "the waker cannot get the sleeper's file, because pidfd_getfd(2) is missing (needs \
-                 Linux 5.6) or not allowed: {answer}; `cpushield latency wakeup` needs no such file"
-            ),
-            InstrumentRefusal::Hpet(why) => why.fmt(f),
-            InstrumentRefusal::Tracer(why) => why.fmt(f),
-            InstrumentRefusal::GapTracer(why) => write!(
-                f,
-                "{why}; `cpushield latency spin` sees such gaps too, but cannot distinguish them \
-                 from gaps that the kernel causes"
-            ),
-        }
-    }
 }
 
 impl fmt::Display for HpetRefusal {

@@ -2,7 +2,7 @@
 
 use super::Instrument;
 use cpushield_linux::SchedPolicy;
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// The default period of a thread, in nanoseconds.
 pub const PERIOD_NS: u64 = 1_000_000;
@@ -19,25 +19,12 @@ pub struct ThreadSpec {
 }
 
 /// Why threads with the requested periods cannot measure on one CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Sentence)]
 pub enum PeriodError {
-    /// The threads of this instrument have no period.
+    /// a thread of {0} never sleeps, so it has no period.
     NeverSleeps(&'static str),
-    /// Two threads with the same period wake at the same time.
+    /// two threads with the same period on one CPU would hide each other's latency.
     SamePeriod,
-}
-
-impl fmt::Display for PeriodError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PeriodError::NeverSleeps(instrument) => {
-                write!(f, "a thread of {instrument} never sleeps, so it has no period")
-            }
-            PeriodError::SamePeriod => f.write_str(
-                "two threads with the same period on one CPU would hide each other's latency",
-            ),
-        }
-    }
 }
 
 /// The periods of the threads on one CPU in nanoseconds, the shortest first: the requested ones,

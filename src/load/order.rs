@@ -3,9 +3,10 @@
 use super::LoadRefusal;
 use super::kinds::{self, KINDS, LoadKind};
 use crate::documents::load_done::load_word;
+use crate::refusal::suggest;
 use crate::registry::{names, nearest};
 use cpushield_linux::CpuSet;
-use std::fmt;
+use cpushield_sentence::Sentence;
 use std::path::PathBuf;
 
 /// The word for every kind of cpushield itself.
@@ -54,57 +55,40 @@ impl LoadRequest {
 }
 
 /// Why a load is not possible.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
+#[kind(Usage)]
 pub enum LoadError {
-    /// There is no such kind.
+    /// there is no load {word:?}; the loads are {ALL}, {NONE}, {names}.
+    #[with(names = names(KINDS).join(", "))]
+    #[hint(suggest(near))]
+    #[hint("read about a load: cpushield explain load-messages")]
     Unknown {
         /// The requested name.
         word: String,
         /// Similar names.
         near: Vec<String>,
     },
-    /// `none` is combined with other loads.
+    /// {NONE} cannot be combined with other loads.
     NoneCombined,
-    /// A load that is not a program has arguments.
+    /// {word:?}: only a load that runs a program takes arguments after a colon.
     UnexpectedArguments {
         /// The requested load with its arguments.
         word: String,
     },
-    /// The load `command` has no command.
+    /// the load {COMMAND} needs a command, as in "{COMMAND}:make -j4".
     NoCommand,
-    /// There are two commands.
+    /// only one command can be a load; join them, as in "command:make & glxgears".
     SeveralCommands,
-    /// It cannot run here.
+    /// the load {load} cannot run: {why}.
+    #[kind(Machine)]
+    #[hint("read about this load: cpushield explain load-{load}")]
+    #[hint("or use another --load; `all` skips loads that cannot run")]
     Impossible {
         /// The name of the load.
         load: &'static str,
         /// Why.
         why: LoadRefusal,
     },
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadError::Unknown { word, .. } => {
-                let names = names(KINDS).join(", ");
-                write!(f, "there is no load {word:?}; the loads are {ALL}, {NONE}, {names}")
-            }
-            LoadError::NoneCombined => {
-                write!(f, "{NONE} cannot be combined with other loads")
-            }
-            LoadError::UnexpectedArguments { word } => {
-                write!(f, "{word:?}: only a load that runs a program takes arguments after a colon")
-            }
-            LoadError::NoCommand => {
-                write!(f, "the load {COMMAND} needs a command, as in \"{COMMAND}:make -j4\"")
-            }
-            LoadError::SeveralCommands => f.write_str(
-                "only one command can be a load; join them, as in \"command:make & glxgears\"",
-            ),
-            LoadError::Impossible { load, why } => write!(f, "the load {load} cannot run: {why}"),
-        }
-    }
 }
 
 impl std::error::Error for LoadError {}

@@ -6,10 +6,14 @@ use crate::documents::plan::{Plan, SCHEMA, Shield};
 use crate::policy::{OPERATOR_PRIORITY_MAX, expected_name};
 use crate::tunables;
 use cpushield_linux::CpuSet;
-use std::fmt;
+use cpushield_sentence::Sentence;
 
+/// {file}:{line}: {why}.
+///
 /// Why a plan is not accepted.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
+#[kind(Usage)]
+#[hint("make a new plan: cpushield plan -o FILE")]
 pub struct PlanError {
     /// The file.
     pub file: String,
@@ -20,105 +24,67 @@ pub struct PlanError {
 }
 
 /// What is wrong with a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum PlanFault {
-    /// The text is not JSON, or has other keys or values than a plan.
+    /// {error}.
     Malformed {
         /// The parser's error.
         error: String,
     },
-    /// It has another schema.
+    /// expected schema {SCHEMA}, found {found}.
+    #[with(found = found.map_or("none".to_owned(), |found| found.to_string()))]
     Schema {
         /// Its schema; `None` without one.
         found: Option<u64>,
     },
-    /// The name cannot be that of a shield.
+    /// {name:?} cannot be a shield's name; use {name}.
+    #[with(name = expected_name(name))]
     Name {
         /// The name.
         name: String,
     },
-    /// There is no shielded or no housekeeping CPU.
+    /// expected at least one shielded and one housekeeping CPU.
     NoCpus,
-    /// CPUs are both shielded and housekeeping.
+    /// CPU {cpus} is both shielded and housekeeping.
     BothKinds {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Idle siblings are not shielded.
+    /// the idle siblings are not all shielded.
     IdleNotShielded,
-    /// Offline siblings are not idle.
+    /// the offline siblings are not all idle.
     OfflineNotIdle,
-    /// All shielded CPUs are idle.
+    /// expected a shielded CPU that runs programs, found only idle ones.
     OnlyIdle,
-    /// There is no such tunable.
+    /// step {step}: there is no tunable {name:?}.
+    #[with(step = step + 1)]
     NoSuchTunable {
         /// The index of the step.
         step: usize,
         /// The name of the tunable.
         name: String,
     },
-    /// A step takes effect at another time than its tunable does.
+    /// step {step}: its tunable takes effect at another time.
+    #[with(step = step + 1)]
     When {
         /// The index of the step.
         step: usize,
     },
-    /// Operators may have a priority that would starve the kernel, or none.
+    /// expected a priority of 1 to {OPERATOR_PRIORITY_MAX} for operators.
     OperatorPriority,
-    /// It lists a tunable that there is not.
+    /// there is no tunable {name:?}.
     NotListed {
         /// The name.
         name: String,
     },
-    /// No plan may contain the change of a step.
+    /// step {step}: {fault}.
+    #[with(step = step + 1)]
     Change {
         /// The index of the step.
         step: usize,
         /// Why.
         fault: ChangeFault,
     },
-}
-
-impl fmt::Display for PlanFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanFault::Malformed { error } => f.write_str(error),
-            PlanFault::Schema { found } => {
-                let found = found.map_or("none".to_owned(), |found| found.to_string());
-                write!(f, "expected schema {SCHEMA}, found {found}")
-            }
-            PlanFault::Name { name } => {
-                write!(f, "{name:?} cannot be a shield's name; use {}", expected_name(name))
-            }
-            PlanFault::NoCpus => {
-                f.write_str("expected at least one shielded and one housekeeping CPU")
-            }
-            PlanFault::BothKinds { cpus } => {
-                write!(f, "CPU {cpus} is both shielded and housekeeping")
-            }
-            PlanFault::IdleNotShielded => f.write_str("the idle siblings are not all shielded"),
-            PlanFault::OfflineNotIdle => f.write_str("the offline siblings are not all idle"),
-            PlanFault::OnlyIdle => {
-                f.write_str("expected a shielded CPU that runs programs, found only idle ones")
-            }
-            PlanFault::NoSuchTunable { step, name } => {
-                write!(f, "step {}: there is no tunable {name:?}", step + 1)
-            }
-            PlanFault::When { step } => {
-                write!(f, "step {}: its tunable takes effect at another time", step + 1)
-            }
-            PlanFault::OperatorPriority => {
-                write!(f, "expected a priority of 1 to {OPERATOR_PRIORITY_MAX} for operators")
-            }
-            PlanFault::NotListed { name } => write!(f, "there is no tunable {name:?}"),
-            PlanFault::Change { step, fault } => write!(f, "step {}: {fault}", step + 1),
-        }
-    }
-}
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.why)
-    }
 }
 
 impl std::error::Error for PlanError {}

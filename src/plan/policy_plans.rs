@@ -12,8 +12,10 @@ use crate::change::{Change, ValueComparison};
 use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, Plan, Shield};
 use crate::policy::ShieldRequest;
+use crate::refusal::{FailureKind, Refusal};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt;
 
 /// A shield that a policy wants.
@@ -275,6 +277,20 @@ impl PolicyRefusal {
             ],
             PolicyRefusal::Shield { refusal, .. } => refusal.hints(),
         }
+    }
+}
+
+impl Refusal for PolicyRefusal {
+    fn kind(&self) -> FailureKind {
+        if self.is_usage() { FailureKind::Usage } else { FailureKind::Machine }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        self.hints()
+    }
+
+    fn reason(&self) -> Option<Value> {
+        serde_json::to_value(self).ok()
     }
 }
 

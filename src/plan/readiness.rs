@@ -3,22 +3,24 @@
 use super::plan;
 use crate::documents::machine::Machine;
 use crate::policy::ShieldRequest;
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// Whether this machine can be shielded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum Readiness {
-    /// A shield can be applied now; no boot parameter is missing.
+    /// ready: a shield needs no further boot parameters.
     Ready,
-    /// A shield can be applied now; some interruptions remain until a boot with these parameters.
+    /// ready; booting with {parameters} would remove more interruptions.
+    #[with(parameters = parameters.join(" "))]
     AfterBoot {
         /// Their names: `nohz_full=`. `boot plan` chooses the CPUs, usually more than those of one
         /// shield.
         parameters: Vec<String>,
     },
-    /// A shield can be applied now; the timer tick remains, because this kernel cannot stop it.
+    /// ready, but the timer tick remains: this kernel cannot stop it (CONFIG_NO_HZ_FULL, since
+    /// 3.10).
     TickRemains,
-    /// No shield is possible.
+    /// cannot be shielded: {why}.
     Cannot {
         /// Why.
         why: String,
@@ -63,23 +65,6 @@ impl Readiness {
             }
         };
         Some(next.to_owned())
-    }
-}
-
-impl fmt::Display for Readiness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Readiness::Ready => f.write_str("ready: a shield needs no further boot parameters"),
-            Readiness::AfterBoot { parameters } => {
-                let parameters = parameters.join(" ");
-                write!(f, "ready; booting with {parameters} would remove more interruptions")
-            }
-            Readiness::TickRemains => f.write_str(
-                "ready, but the timer tick remains: this kernel cannot stop it \
-                 (CONFIG_NO_HZ_FULL, since 3.10)",
-            ),
-            Readiness::Cannot { why, .. } => write!(f, "cannot be shielded: {why}"),
-        }
     }
 }
 

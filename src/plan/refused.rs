@@ -7,8 +7,10 @@ use super::saved_refusal::SavedRefusal;
 use super::sibling_refusal::SiblingRefusal;
 use crate::documents::plan::Disturbance;
 use crate::policy::expected_name;
+use crate::refusal::{FailureKind, Refusal};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
+use serde_json::Value;
 use std::fmt;
 
 /// Why a request cannot be planned.
@@ -163,6 +165,20 @@ pub enum PlanRefusal {
     /// A saved plan does not fit this machine now.
     #[serde(untagged)]
     Saved(SavedRefusal),
+}
+
+impl Refusal for PlanRefusal {
+    fn kind(&self) -> FailureKind {
+        if self.is_usage() { FailureKind::Usage } else { FailureKind::Machine }
+    }
+
+    fn hints(&self) -> Vec<String> {
+        self.hints()
+    }
+
+    fn reason(&self) -> Option<Value> {
+        serde_json::to_value(self).ok()
+    }
 }
 
 impl fmt::Display for PlanRefusal {

@@ -2,14 +2,15 @@
 
 use super::alternatives::alternatives;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// Why the SMT siblings of a shield cannot be used as requested.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum SiblingRefusal {
-    /// Programs are to run on all siblings, but the list has only some of a core.
+    /// CPU {cpus} shares its core with CPU {siblings}, which is not in the list; to run programs on
+    /// all siblings, the shield needs whole cores.
     HalfCore {
         /// The requested CPUs whose core is cut.
         cpus: CpuSet,
@@ -20,7 +21,7 @@ pub enum SiblingRefusal {
         /// Why the siblings cannot stay idle; `None` if they can.
         holder: Option<Box<SiblingHolder>>,
     },
-    /// A sibling of requested CPUs cannot join the shield and stay idle.
+    /// CPU {cpus} shares its core with CPU {siblings}, which {holder}.
     Taken {
         /// The requested CPUs whose core is cut.
         cpus: CpuSet,
@@ -29,17 +30,20 @@ pub enum SiblingRefusal {
         /// What needs one of them.
         holder: SiblingHolder,
     },
-    /// The siblings are to be offline, but the tunable that takes them offline is switched off.
+    /// --siblings offline takes CPU {cpus} offline, but the tunable offline-siblings is switched
+    /// off.
     SwitchedOff {
         /// The siblings.
         cpus: CpuSet,
     },
-    /// Siblings that are to be offline have no switch to take them offline.
+    /// cannot take CPU {cpus} offline: sysfs has no `online` file for it.
     StayOnline {
         /// These siblings.
         cpus: CpuSet,
     },
-    /// Taking siblings offline would stop the CPUs of active shields.
+    /// taking CPU {cpus} offline would stop all CPUs for a moment, including those of shield
+    /// {shields}.
+    #[with(shields = shields.join(", "))]
     StopsShields {
         /// The siblings.
         cpus: CpuSet,
@@ -49,54 +53,16 @@ pub enum SiblingRefusal {
 }
 
 /// Why an SMT sibling cannot stay idle in a shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "holder", rename_all = "kebab-case")]
 pub enum SiblingHolder {
-    /// It is the boot CPU.
+    /// is the boot CPU and cannot stay idle.
     BootCpu,
-    /// It is in an active shield.
+    /// is in shield {name}.
     Shield {
         /// The name of that shield.
         name: String,
     },
-}
-
-impl fmt::Display for SiblingHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SiblingHolder::BootCpu => f.write_str("is the boot CPU and cannot stay idle"),
-            SiblingHolder::Shield { name } => write!(f, "is in shield {name}"),
-        }
-    }
-}
-
-impl fmt::Display for SiblingRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SiblingRefusal::HalfCore { cpus, siblings, .. } => write!(
-                f,
-                "CPU {cpus} shares its core with CPU {siblings}, which is not in the list; to run \
-                 programs on all siblings, the shield needs whole cores"
-            ),
-            SiblingRefusal::Taken { cpus, siblings, holder } => {
-                write!(f, "CPU {cpus} shares its core with CPU {siblings}, which {holder}")
-            }
-            SiblingRefusal::SwitchedOff { cpus } => write!(
-                f,
-                "--siblings offline takes CPU {cpus} offline, but the tunable offline-siblings is \
-                 switched off"
-            ),
-            SiblingRefusal::StayOnline { cpus } => {
-                write!(f, "cannot take CPU {cpus} offline: sysfs has no `online` file for it")
-            }
-            SiblingRefusal::StopsShields { cpus, shields } => write!(
-                f,
-                "taking CPU {cpus} offline would stop all CPUs for a moment, including those of \
-                 shield {}",
-                shields.join(", ")
-            ),
-        }
-    }
 }
 
 impl SiblingRefusal {

@@ -4,6 +4,7 @@ use crate::documents::evidence::{ProgramEnd, WatchedWorkload};
 use crate::policy::VerifyLimits;
 use crate::trace::recording::TraceRecording;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -171,51 +172,38 @@ pub enum WatchProgress {
 }
 
 /// Why a watch is not possible.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Machine)]
 pub enum WatchError {
-    /// The set of CPUs is empty.
+    /// no CPUs are selected to watch.
+    #[kind(Usage)]
     NoCpus,
-    /// These CPUs are not online.
+    /// CPU {cpus} is not online (online: {online}).
+    #[kind(Usage)]
     Offline {
         /// The CPUs that are not online.
         cpus: CpuSet,
         /// The CPUs that are online.
         online: CpuSet,
     },
-    /// All online CPUs would be watched, and none would be left to watch from.
+    /// cannot watch all online CPUs ({online}): cpushield itself needs another CPU.
+    #[kind(Usage)]
+    #[hint("leave at least one CPU out of --cpus")]
     NoneLeft {
         /// The online CPUs.
         online: CpuSet,
     },
-    /// A recorded machine cannot be watched.
+    /// cannot watch a recorded machine.
+    #[kind(Usage)]
     Recorded,
-    /// The workload could not be started.
+    /// could not start the workload: {why}.
     Workload {
         /// Why.
         why: String,
     },
     /// A file or a system call of the kernel failed.
+    #[delegate]
     Linux(cpushield_linux::Error),
-}
-
-impl fmt::Display for WatchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WatchError::NoCpus => f.write_str("no CPUs are selected to watch"),
-            WatchError::Offline { cpus, online } => {
-                write!(f, "CPU {cpus} is not online (online: {online})")
-            }
-            WatchError::NoneLeft { online } => {
-                write!(
-                    f,
-                    "cannot watch all online CPUs ({online}): cpushield itself needs another CPU"
-                )
-            }
-            WatchError::Recorded => f.write_str("cannot watch a recorded machine"),
-            WatchError::Workload { why } => write!(f, "could not start the workload: {why}"),
-            WatchError::Linux(error) => error.fmt(f),
-        }
-    }
 }
 
 impl std::error::Error for WatchError {}

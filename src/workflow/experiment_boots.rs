@@ -14,6 +14,7 @@ use crate::documents::machine::Machine;
 use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
+use crate::refusal::suggest;
 use cpushield_linux::Host;
 
 /// Checks the boot of each row. Without `--reboot` no row boots, so a word that its kernel lacks is
@@ -85,7 +86,8 @@ fn explain_error(error: BootError) -> Failure {
                 }
                 fault => fault.advice(&faulty.word),
             };
-            Failure::faulty_word(message, &faulty, advice)
+            let hints = suggest(&faulty.near).chain([advice]).collect();
+            Failure { hints, ..Failure::usage(message) }
         }
         error => error.into(),
     }

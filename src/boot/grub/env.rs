@@ -4,26 +4,17 @@
 //! Source: util/grub-editenv.c and grub-core/lib/envblk.c (2.12): `\` escapes a line feed and
 //! itself.
 
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 const SIGNATURE: &str = "# GRUB Environment Block\n";
 
 /// Why a block is invalid.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Sentence)]
 pub enum EnvError {
-    /// It does not begin with the signature: GRUB ignores it.
+    /// line 1: expected "# GRUB Environment Block".
     Signature,
-    /// It is not text.
+    /// expected text.
     Text,
-}
-
-impl fmt::Display for EnvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EnvError::Signature => "line 1: expected \"# GRUB Environment Block\"",
-            EnvError::Text => "expected text",
-        })
-    }
 }
 
 /// The variables of a block, in order.

@@ -1,6 +1,7 @@
 //! Kernel parameters that other programs, or an administrator, have set in a file, and how to
 //! remove them. Pure.
 
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use std::fmt;
 
@@ -21,50 +22,27 @@ pub struct ForeignWord {
 }
 
 /// How a word of another program can be removed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum WordRemoval {
-    /// An edit of the file, and a program that generates `grub.cfg` from it.
+    /// to remove it, edit that file and run `{command}`.
     Generator {
         /// The command.
         command: String,
     },
-    /// An edit of the file, and a program that changes the existing entries, which have their own
-    /// copy.
+    /// to remove it, edit that file and run `{command}`, which updates the existing boot entries.
     Entries {
         /// The command.
         command: String,
     },
-    /// An edit of the file, and a new boot entry or image for each kernel.
+    /// to remove it, edit that file and regenerate the boot entries or images of the kernels.
     NewEntries,
+    /// to remove it, choose another profile (`tuned-adm profile NAME`) and reboot.
+    ///
     /// tuned removes its words only when its profile changes (`_instance_unapply_static()`,
     /// tuned/plugins/plugin_bootloader.py, 2.x).
     TunedProfile,
-}
-
-impl fmt::Display for WordRemoval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WordRemoval::Generator { command } => {
-                write!(f, "to remove it, edit that file and run `{command}`")
-            }
-            WordRemoval::Entries { command } => {
-                write!(
-                    f,
-                    "to remove it, edit that file and run `{command}`, which updates the \
-                     existing boot entries"
-                )
-            }
-            WordRemoval::NewEntries => f.write_str(
-                "to remove it, edit that file and regenerate the boot entries or images of the \
-                 kernels",
-            ),
-            WordRemoval::TunedProfile => f.write_str(
-                "to remove it, choose another profile (`tuned-adm profile NAME`) and reboot",
-            ),
-        }
-    }
 }
 
 impl fmt::Display for ForeignWord {

@@ -1,5 +1,6 @@
 //! What a wrong word of a command line does, and what shows it. Plain data.
 
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use std::fmt;
 
@@ -20,28 +21,16 @@ pub enum OverrideEffect {
 }
 
 /// What a kernel does with a list that it cannot parse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum BadListEffect {
-    /// It ignores the whole list.
+    /// the kernel ignores the whole list.
     Ignored,
-    /// It uses all CPUs.
+    /// the kernel uses all CPUs instead.
     AllCpus,
-    /// It keeps what comes before the error, and adds the boot CPU.
+    /// the kernel uses only the CPUs before the error, plus the boot CPU.
     CutOff,
-}
-
-impl fmt::Display for BadListEffect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            BadListEffect::Ignored => "the kernel ignores the whole list",
-            BadListEffect::AllCpus => "the kernel uses all CPUs instead",
-            BadListEffect::CutOff => {
-                "the kernel uses only the CPUs before the error, plus the boot CPU"
-            }
-        })
-    }
 }
 
 /// Where a kernel shows which CPUs a parameter has.

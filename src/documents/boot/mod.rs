@@ -38,8 +38,8 @@ pub use word_fault::{FaultyWord, UnreadableModule, WordFault};
 use crate::documents::machine::RealtimeKind;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The version of these documents' format.
 pub const SCHEMA: u32 = 1;
@@ -225,23 +225,14 @@ pub struct TrialBoot {
 }
 
 /// What a user needs to reach the machine. Without it, no one could revert the trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialGoal {
-    /// A program waits for logins, and logins are permitted.
+    /// a login.
     Login,
-    /// As `Login`, and there is a default route over an interface that is up.
+    /// a login and a network.
     Network,
-}
-
-impl fmt::Display for TrialGoal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TrialGoal::Login => "a login",
-            TrialGoal::Network => "a login and a network",
-        })
-    }
 }
 
 /// What must come up in a trial's boot, and by when.

@@ -5,6 +5,7 @@ use crate::documents::plan::{ChoiceReason, named};
 use crate::with_text;
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use std::fmt;
 
@@ -62,23 +63,14 @@ pub enum BootReason {
 }
 
 /// What is known where no real-time kernel was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RealtimeAbsence {
-    /// All kernels are known not to be one.
+    /// there is no real-time kernel.
     None,
-    /// Some kernels are unknown.
+    /// no kernel is known to be a real-time kernel.
     Unknown,
-}
-
-impl fmt::Display for RealtimeAbsence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            RealtimeAbsence::None => "there is no real-time kernel",
-            RealtimeAbsence::Unknown => "no kernel is known to be a real-time kernel",
-        })
-    }
 }
 
 impl fmt::Display for BootReason {
@@ -123,41 +115,43 @@ impl fmt::Display for BootReason {
 }
 
 /// Why a parameter is not wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "skipped", rename_all = "kebab-case")]
 pub enum ParameterSkipReason {
-    /// The request switches it off.
+    /// switched off by --off or by the policy.
     SwitchedOff,
-    /// This tool never writes it.
+    /// {why}.
     Never {
         /// Why.
         why: &'static str,
     },
-    /// It is for CPUs that the user names.
+    /// only for CPUs that you name with --cpus LIST (--on {name} adds it anyway).
     ForNamedCpus {
         /// Its name for `--on`.
         name: &'static str,
     },
-    /// It is added only on request.
+    /// {why} (--on {name}).
     OnRequest {
         /// Why.
         why: &'static str,
         /// Its name for `--on`.
         name: &'static str,
     },
-    /// Neither the configuration nor the name of a kernel decides whether it has it.
+    /// unknown: the kernel's configuration is not installed, and its version does not show it (--on
+    /// {name} writes the parameter, --trial tests it).
     Undecided {
         /// Its name for `--on`.
         name: &'static str,
     },
     /// None of the chosen kernels knows it.
+    #[delegate]
     UnknownToKernels {
         /// Why not.
         #[serde(with = "with_text::WithText::<UnknownReason>")]
         why: UnknownReason,
     },
-    /// The running kernel does not know it, and the others are unknown.
+    /// the running kernel does not support it: {why}.
     UnknownToRunning {
         /// Why not.
         #[serde(with = "with_text::WithText::<UnknownReason>")]
@@ -182,49 +176,23 @@ impl ParameterSkipReason {
     }
 }
 
-impl fmt::Display for ParameterSkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ParameterSkipReason::SwitchedOff => {
-                f.write_str("switched off by --off or by the policy")
-            }
-            ParameterSkipReason::Never { why } => f.write_str(why),
-            ParameterSkipReason::ForNamedCpus { name } => {
-                write!(
-                    f,
-                    "only for CPUs that you name with --cpus LIST (--on {name} adds it anyway)"
-                )
-            }
-            ParameterSkipReason::OnRequest { why, name } => write!(f, "{why} (--on {name})"),
-            ParameterSkipReason::Undecided { name } => write!(
-                f,
-                "unknown: the kernel's configuration is not installed, and its version does not \
-                 show it (--on {name} writes the parameter, --trial tests it)"
-            ),
-            ParameterSkipReason::UnknownToKernels { why } => why.fmt(f),
-            ParameterSkipReason::UnknownToRunning { why } => {
-                write!(f, "the running kernel does not support it: {why}")
-            }
-        }
-    }
-}
-
 /// Why a kernel does not know a parameter.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "unknown", rename_all = "kebab-case")]
 pub enum UnknownReason {
-    /// The architecture has no such parameter.
+    /// {arch} has no such parameter.
     Arch {
         /// The architecture, as in `uname -m`.
         arch: String,
     },
-    /// The kernel is too old.
+    /// Linux {since} introduced it.
     TooOld {
         /// The first kernel that knows it.
         since: String,
     },
-    /// The kernel was built without its option.
+    /// built without {options}.
+    #[with(options = options.join(" or "))]
     NotBuilt {
         /// The options of which one must be set.
         options: Vec<&'static str>,
@@ -235,18 +203,6 @@ impl UnknownReason {
     /// The reason for a kernel older than this version.
     pub(crate) fn too_old(since: KernelVersion) -> UnknownReason {
         UnknownReason::TooOld { since: since.to_string() }
-    }
-}
-
-impl fmt::Display for UnknownReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UnknownReason::Arch { arch } => write!(f, "{arch} has no such parameter"),
-            UnknownReason::TooOld { since } => write!(f, "Linux {since} introduced it"),
-            UnknownReason::NotBuilt { options } => {
-                write!(f, "built without {}", options.join(" or "))
-            }
-        }
     }
 }
 
@@ -268,38 +224,39 @@ impl fmt::Display for NextBoot {
 }
 
 /// Why an entry boots next.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum NextReason {
-    /// There is no other.
+    /// it is the only entry.
     OnlyEntry,
-    /// Nothing is configured.
+    /// it is the first entry.
     #[default]
     FirstEntry,
-    /// Nothing is configured in `extlinux.conf`.
+    /// it is the first label.
     FirstLabel,
-    /// GRUB boots the saved entry, and none is saved.
+    /// GRUB_DEFAULT=saved, but no entry is saved.
     NothingSaved,
-    /// A setting names it.
+    /// {setting}.
     Configured {
         /// The setting.
         setting: String,
     },
-    /// A setting names it for one boot.
+    /// {setting}, for one boot.
     ForOneBoot {
         /// The setting.
         setting: &'static str,
     },
-    /// The configured entry has no file with a command line: the loader makes it by itself, or it
-    /// is a unified kernel image.
+    /// {setting} is {entry:?}; no file has the command line of this entry, so it boots without the
+    /// parameters.
     NotAmongFiles {
         /// The setting that names it.
         setting: String,
         /// The entry.
         entry: String,
     },
-    /// The configured entry is not in its menu, so GRUB boots the first one there.
+    /// {setting} names {entry:?}, which is not in the menu, so GRUB boots the first entry of that
+    /// menu.
     NotInMenu {
         /// The setting that names it.
         setting: String,
@@ -312,28 +269,5 @@ impl NextReason {
     /// The reason for an entry that a setting names.
     pub(crate) fn configured(setting: &str) -> NextReason {
         NextReason::Configured { setting: setting.to_owned() }
-    }
-}
-
-impl fmt::Display for NextReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NextReason::OnlyEntry => f.write_str("it is the only entry"),
-            NextReason::FirstEntry => f.write_str("it is the first entry"),
-            NextReason::FirstLabel => f.write_str("it is the first label"),
-            NextReason::NothingSaved => f.write_str("GRUB_DEFAULT=saved, but no entry is saved"),
-            NextReason::Configured { setting } => f.write_str(setting),
-            NextReason::ForOneBoot { setting } => write!(f, "{setting}, for one boot"),
-            NextReason::NotAmongFiles { setting, entry } => write!(
-                f,
-                "{setting} is {entry:?}; no file has the command line of this entry, so it boots \
-                 without the parameters"
-            ),
-            NextReason::NotInMenu { setting, entry } => write!(
-                f,
-                "{setting} names {entry:?}, which is not in the menu, so GRUB boots the first \
-                 entry of that menu"
-            ),
-        }
     }
 }

@@ -3,6 +3,7 @@
 use super::entry_change::EntryPurpose;
 use super::reason::UnknownReason;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use std::fmt;
 
@@ -40,69 +41,69 @@ impl fmt::Display for FaultyWord {
 }
 
 /// What is wrong with a kernel parameter that the user wrote.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum WordFault {
-    /// It has characters that are special to a boot loader, or it is not one word.
+    /// is not a single word, or has characters that are special to a boot loader.
     NotPlain,
-    /// It makes an entry one for repairs or for a crash dump, which gets no parameters.
+    /// makes an entry one for {purpose}, and cpushield adds no parameters to such entries.
     MarksEntry {
         /// What the entry would be for.
         purpose: EntryPurpose,
     },
-    /// It names a module, but no parameter of it.
+    /// has no name of a parameter after the dot.
     NoParameterName,
-    /// The value is not a CPU list.
+    /// does not name CPUs: {why}.
     NotCpuList {
         /// What is wrong with it.
         why: String,
     },
-    /// It has no value, and the kernel knows it only with one.
+    /// has no value; the kernel does not accept it without one.
     NoValue,
-    /// The request has the same parameter with another value.
+    /// contradicts {other} ({place}).
     GivenTwice {
         /// The other word.
         other: String,
         /// Where the other word is.
         place: String,
     },
-    /// The plan has the same parameter with another value.
+    /// contradicts {planned}, which is planned for these CPUs.
     Planned {
         /// The planned word.
         planned: String,
         /// The name of the planned parameter, for `--off`.
         name: String,
     },
-    /// The kernel's document does not have the name.
+    /// is not in kernel-parameters.txt of Linux 6.12, the list that cpushield contains.
     UnknownName,
-    /// No kernel is known to take the value.
+    /// has a value that no known kernel recognizes; the parameter takes {takes}.
     UnknownValue {
         /// What the parameter takes.
         takes: &'static str,
     },
-    /// `isolcpus=` has a flag that no kernel is known to have.
+    /// has the unknown flag {flag}.
     UnknownFlag {
         /// The flag.
         flag: String,
     },
-    /// Only a patch series has it; no released kernel does.
+    /// comes from a patch series that no released kernel contains.
     Unreleased {
         /// The page of `explain` about it.
         page: &'static str,
     },
-    /// No chosen kernel has the parameter.
+    /// is not a parameter of the chosen kernels: {why}.
     NotInKernels {
         /// Why not.
         why: UnknownReason,
     },
-    /// No chosen kernel has the module.
+    /// is for module {module}, which kernel {version} does not have.
     NoModule {
         /// The module.
         module: String,
         /// The first of these kernels.
         version: String,
     },
-    /// The module does not have the parameter.
+    /// names {parameter}, which module {module} of kernel {version} does not have.
     NoModuleParameter {
         /// The module.
         module: String,
@@ -111,7 +112,7 @@ pub enum WordFault {
         /// The kernel.
         version: String,
     },
-    /// The parameters of the module cannot be read, so the name cannot be checked.
+    /// cannot be checked: the parameters of {module} in kernel {version} cannot be read: {why}.
     ModuleUnreadable {
         /// The module.
         module: String,
@@ -120,12 +121,12 @@ pub enum WordFault {
         /// Why.
         why: UnreadableModule,
     },
-    /// The modules of the kernel are not installed, so the name cannot be checked.
+    /// cannot be checked: there is no /lib/modules/{version}/modules.dep.
     ModulesUnknown {
         /// The kernel.
         version: String,
     },
-    /// With the word, the kernel starts without CPUs that are measured.
+    /// makes the kernel start only CPU {started}, but the row measures CPU {cpus}.
     CpusNotStarted {
         /// The CPUs that start.
         started: CpuSet,
@@ -135,37 +136,23 @@ pub enum WordFault {
 }
 
 /// Why the parameters of a module cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum UnreadableModule {
-    /// Its file is compressed, and there is no program `modinfo` to read it.
+    /// only modinfo can read {path}, but it is not installed.
     WithoutModinfo {
         /// The file.
         path: String,
     },
-    /// `modinfo` cannot read its file.
+    /// {path}: {why}.
     ModinfoFailed {
         /// The file.
         path: String,
         /// The error.
         why: String,
     },
-    /// It is part of a kernel that does not list the parameters of such modules.
+    /// the module is built in, and there is no modules.builtin.modinfo.
     BuiltIn,
-}
-
-impl fmt::Display for UnreadableModule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UnreadableModule::WithoutModinfo { path } => {
-                write!(f, "only modinfo can read {path}, but it is not installed")
-            }
-            UnreadableModule::ModinfoFailed { path, why } => write!(f, "{path}: {why}"),
-            UnreadableModule::BuiltIn => {
-                f.write_str("the module is built in, and there is no modules.builtin.modinfo")
-            }
-        }
-    }
 }
 
 impl WordFault {
@@ -224,66 +211,6 @@ impl WordFault {
                 "raise the limit, or measure only CPUs that the kernel starts".to_owned()
             }
             _ => format!("if the kernel supports {word}: --allow-unknown"),
-        }
-    }
-}
-
-impl fmt::Display for WordFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WordFault::NotPlain => f.write_str(
-                "is not a single word, or has characters that are special to a boot loader",
-            ),
-            WordFault::MarksEntry { purpose } => write!(
-                f,
-                "makes an entry one for {purpose}, and cpushield adds no parameters to such entries"
-            ),
-            WordFault::NoParameterName => f.write_str("has no name of a parameter after the dot"),
-            WordFault::NotCpuList { why } => write!(f, "does not name CPUs: {why}"),
-            WordFault::NoValue => {
-                f.write_str("has no value; the kernel does not accept it without one")
-            }
-            WordFault::GivenTwice { other, place } => write!(f, "contradicts {other} ({place})"),
-            WordFault::Planned { planned, .. } => {
-                write!(f, "contradicts {planned}, which is planned for these CPUs")
-            }
-            WordFault::UnknownName => f.write_str(
-                "is not in kernel-parameters.txt of Linux 6.12, the list that cpushield contains",
-            ),
-            WordFault::UnknownValue { takes } => {
-                write!(
-                    f,
-                    "has a value that no known kernel recognizes; the parameter takes {takes}"
-                )
-            }
-            WordFault::UnknownFlag { flag } => write!(f, "has the unknown flag {flag}"),
-            WordFault::Unreleased { .. } => {
-                f.write_str("comes from a patch series that no released kernel contains")
-            }
-            WordFault::NotInKernels { why } => {
-                write!(f, "is not a parameter of the chosen kernels: {why}")
-            }
-            WordFault::NoModule { module, version } => {
-                write!(f, "is for module {module}, which kernel {version} does not have")
-            }
-            WordFault::NoModuleParameter { module, parameter, version } => {
-                write!(
-                    f,
-                    "names {parameter}, which module {module} of kernel {version} does not have"
-                )
-            }
-            WordFault::ModuleUnreadable { module, version, why } => write!(
-                f,
-                "cannot be checked: the parameters of {module} in kernel {version} cannot be read: \
-                 {why}"
-            ),
-            WordFault::CpusNotStarted { started, cpus } => write!(
-                f,
-                "makes the kernel start only CPU {started}, but the row measures CPU {cpus}"
-            ),
-            WordFault::ModulesUnknown { version } => {
-                write!(f, "cannot be checked: there is no /lib/modules/{version}/modules.dep")
-            }
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::documents::evidence::{
     WitnessDoubt, WitnessKind, WorkloadEnd,
 };
 use crate::documents::time_text::{exact_duration, measured};
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -127,38 +128,21 @@ pub struct Breach {
 }
 
 /// Why it is unknown what ran at a breach.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "missing", rename_all = "kebab-case")]
 pub enum MissingTree {
-    /// The trace shows no interruption at that moment.
+    /// the trace shows no interruption at that moment.
     NothingRecorded,
-    /// The trace lost events at that moment.
+    /// the trace lost events at that moment.
     EventsLost,
-    /// The records of that moment were discarded before they were read back.
+    /// the records of that moment were discarded; a longer --before would keep them.
     RecordsDiscarded,
-    /// The records cannot be read back.
+    /// the records of that moment cannot be read back: {answer}.
     NotReadBack {
         /// The kernel's answer.
         answer: String,
     },
-}
-
-impl fmt::Display for MissingTree {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MissingTree::NothingRecorded => {
-                f.write_str("the trace shows no interruption at that moment")
-            }
-            MissingTree::EventsLost => f.write_str("the trace lost events at that moment"),
-            MissingTree::RecordsDiscarded => f.write_str(
-                "the records of that moment were discarded; a longer --before would keep them",
-            ),
-            MissingTree::NotReadBack { answer } => {
-                write!(f, "the records of that moment cannot be read back: {answer}")
-            }
-        }
-    }
 }
 
 /// What broke a limit, with the limit.

@@ -2,6 +2,7 @@
 
 use crate::documents::count_text::many;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -165,67 +166,40 @@ impl fmt::Display for CpuDoubt {
 }
 
 /// What changed on the machine while CPUs were watched.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "change", rename_all = "kebab-case")]
 pub enum CircumstanceChange {
-    /// The kernel changed its clock source.
+    /// the kernel changed its clock source from {from} to {to}.
     Clocksource {
         /// The old clock source.
         from: String,
         /// The new clock source.
         to: String,
     },
-    /// The wall clock was set.
+    /// the wall clock was stepped by {by_ns} ms.
+    #[with(by_ns = by_ns / 1_000_000)]
     ClockSet {
         /// By how many nanoseconds.
         by_ns: u64,
     },
-    /// The time stamp counter changed its rate.
+    /// the rate of the time stamp counter changed by {by_ppm:.0} ppm.
     CounterRate {
         /// By how many parts per million.
         by_ppm: f64,
     },
-    /// The time stamp counter was lower at the end than at the beginning.
+    /// the time stamp counter went backwards, as it does when the machine is suspended.
     CounterWentBack,
-    /// Another process enabled or disabled trace events.
+    /// another process enabled or disabled trace events during the run.
     TraceEvents,
-    /// Another process runs a tracer.
+    /// another process runs the tracer {tracer}, which slows the kernel down.
     TracerRuns {
         /// Its name.
         tracer: String,
     },
-    /// Another process switched a tracer on or off.
+    /// another process switched the tracer {tracer} on or off during the run.
     TracerSwitched {
         /// Its name.
         tracer: String,
     },
-}
-
-impl fmt::Display for CircumstanceChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CircumstanceChange::Clocksource { from, to } => {
-                write!(f, "the kernel changed its clock source from {from} to {to}")
-            }
-            CircumstanceChange::ClockSet { by_ns } => {
-                write!(f, "the wall clock was stepped by {} ms", by_ns / 1_000_000)
-            }
-            CircumstanceChange::CounterRate { by_ppm } => {
-                write!(f, "the rate of the time stamp counter changed by {by_ppm:.0} ppm")
-            }
-            CircumstanceChange::CounterWentBack => f.write_str(
-                "the time stamp counter went backwards, as it does when the machine is suspended",
-            ),
-            CircumstanceChange::TraceEvents => {
-                f.write_str("another process enabled or disabled trace events during the run")
-            }
-            CircumstanceChange::TracerRuns { tracer } => {
-                write!(f, "another process runs the tracer {tracer}, which slows the kernel down")
-            }
-            CircumstanceChange::TracerSwitched { tracer } => {
-                write!(f, "another process switched the tracer {tracer} on or off during the run")
-            }
-        }
-    }
 }

@@ -4,13 +4,17 @@ use super::IpiOrigin;
 use crate::causes::{Cause, Culprit};
 use crate::documents::count_text::many;
 use crate::documents::time_text::measured;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// Whose an interruption is. Of several parts, the last in this list decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Sentence,
+)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
+#[names]
 pub enum Owner {
     /// The workload's own: its timers, wake-ups, system calls and faults.
     Own,
@@ -20,17 +24,6 @@ pub enum Owner {
     Unassigned,
     /// Anything else.
     Foreign,
-}
-
-impl fmt::Display for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Owner::Own => "own",
-            Owner::Tick => "tick",
-            Owner::Unassigned => "unassigned",
-            Owner::Foreign => "foreign",
-        })
-    }
 }
 
 /// The interruptions of a CPU by owner, and the delays of the workload there.
@@ -184,43 +177,26 @@ impl fmt::Display for TickShare {
 }
 
 /// Why the split of the interruptions proves nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum OwnershipDoubt {
-    /// It could not be seen whose the interruptions were.
+    /// whose the interruptions were could not be seen.
     Unseen,
-    /// Interruptions that are neither certainly the workload's own nor certainly foreign.
+    /// {count} neither certainly the program's own nor certainly foreign.
+    #[with(count = many(*count, "interruption"))]
     Unassigned {
         /// How many.
         count: u64,
     },
-    /// The workload was activated too rarely.
+    /// {times} of the program; fewer than {least} prove nothing.
+    #[with(times = many(*activations, "activation"))]
     FewActivations {
         /// How often.
         activations: u64,
         /// How often it must be at least.
         least: u64,
     },
-    /// Records of armed timers, wake-ups or senders are missing.
+    /// records of armed timers, wake-ups or senders are missing.
     Partial,
-}
-
-impl fmt::Display for OwnershipDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OwnershipDoubt::Unseen => f.write_str("whose the interruptions were could not be seen"),
-            OwnershipDoubt::Unassigned { count } => {
-                let count = many(*count, "interruption");
-                write!(f, "{count} neither certainly the program's own nor certainly foreign")
-            }
-            OwnershipDoubt::FewActivations { activations, least } => {
-                let times = many(*activations, "activation");
-                write!(f, "{times} of the program; fewer than {least} prove nothing")
-            }
-            OwnershipDoubt::Partial => {
-                f.write_str("records of armed timers, wake-ups or senders are missing")
-            }
-        }
-    }
 }

@@ -2,25 +2,28 @@
 
 use crate::documents::evidence::{AbsenceReason, WitnessKind};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The positive control.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "control", rename_all = "kebab-case")]
 pub enum PositiveControl {
-    /// Interruptions were provoked, and every witness saw enough of them on every CPU.
+    /// every witness saw the positive control: {provoked}.
+    #[with(provoked = join_texts(provoked))]
     Seen {
         /// What was provoked: before the span and after it.
         provoked: Vec<ProvokedIpis>,
     },
-    /// Interruptions were provoked but not seen: an instrument is blind.
+    /// the positive control was not seen: {missed}.
+    #[with(missed = join_texts(missed))]
     Missed {
         /// What was provoked, and where it was not seen.
         missed: Vec<MissedControl>,
     },
-    /// No interruption could be provoked.
+    /// the positive control could not be run: {reason}.
     NotDone {
         /// Why.
         reason: ProvokeFailure,
@@ -52,22 +55,6 @@ impl PositiveControl {
             ) => {
                 all.extend(more);
                 PositiveControl::Seen { provoked: all }
-            }
-        }
-    }
-}
-
-impl fmt::Display for PositiveControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PositiveControl::Seen { provoked } => {
-                write!(f, "every witness saw the positive control: {}", join_texts(provoked))
-            }
-            PositiveControl::Missed { missed } => {
-                write!(f, "the positive control was not seen: {}", join_texts(missed))
-            }
-            PositiveControl::NotDone { reason } => {
-                write!(f, "the positive control could not be run: {reason}")
             }
         }
     }
@@ -118,23 +105,14 @@ impl fmt::Display for ProvokeMethod {
 }
 
 /// The end of the span at which the control runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlAt {
-    /// Before the span.
+    /// before the span.
     BeforeSpan,
-    /// After the span.
+    /// after the span.
     AfterSpan,
-}
-
-impl fmt::Display for ControlAt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ControlAt::BeforeSpan => "before the span",
-            ControlAt::AfterSpan => "after the span",
-        })
-    }
 }
 
 /// Provoked IPIs that a witness did not see.
@@ -180,23 +158,24 @@ impl fmt::Display for BlindWitness {
 }
 
 /// Why no interruption could be provoked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "failure", rename_all = "kebab-case")]
 pub enum ProvokeFailure {
-    /// The kernel refused the perf event whose reads provoke IPIs.
+    /// perf_event_open(2): {answer}.
     PerfEventRefused {
         /// The kernel's error.
         answer: String,
     },
-    /// Neither the sampler nor a perf event could provoke an IPI.
+    /// {sampler}; perf_event_open(2): {answer}.
     NeitherMethod {
         /// Why the sampler could not.
         sampler: AbsenceReason,
         /// The kernel's error about the perf event.
         answer: String,
     },
-    /// CPUs were idle the whole time, and the kernel sends no IPI to a CPU that is idle and polls.
+    /// CPU {cpus} was idle {at}, and an idle CPU gets no function-call IPI; watch the CPU that the
+    /// program runs on: --cpus N.
     Idle {
         /// These CPUs.
         cpus: CpuSet,
@@ -234,24 +213,6 @@ impl ProvokeFailure {
                 ProvokeFailure::NeitherMethod { sampler, answer }
             }
             idle @ ProvokeFailure::Idle { .. } => idle,
-        }
-    }
-}
-
-impl fmt::Display for ProvokeFailure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProvokeFailure::PerfEventRefused { answer } => {
-                write!(f, "perf_event_open(2): {answer}")
-            }
-            ProvokeFailure::Idle { cpus, at } => write!(
-                f,
-                "CPU {cpus} was idle {at}, and an idle CPU gets no function-call IPI; watch the CPU \
-                 that the program runs on: --cpus N"
-            ),
-            ProvokeFailure::NeitherMethod { sampler, answer } => {
-                write!(f, "{sampler}; perf_event_open(2): {answer}")
-            }
         }
     }
 }

@@ -1,21 +1,21 @@
 //! How and when a program ended.
 
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 /// How a program ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "end", rename_all = "kebab-case")]
 pub enum ProgramEnd {
-    /// It exited.
+    /// exit status: {status}.
     Exited {
         /// Its exit status.
         status: i32,
     },
-    /// A signal ended it.
+    /// signal: {signal}.
     Killed {
         /// The number of the signal.
         signal: i32,
@@ -27,15 +27,6 @@ impl From<ExitStatus> for ProgramEnd {
         match (status.code(), status.signal()) {
             (Some(status), _) => ProgramEnd::Exited { status },
             (None, signal) => ProgramEnd::Killed { signal: signal.unwrap_or(0) },
-        }
-    }
-}
-
-impl fmt::Display for ProgramEnd {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProgramEnd::Exited { status } => write!(f, "exit status: {status}"),
-            ProgramEnd::Killed { signal } => write!(f, "signal: {signal}"),
         }
     }
 }

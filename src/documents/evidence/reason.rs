@@ -9,6 +9,7 @@ use crate::documents::evidence::{
     ProvokeFailure, TraceInterference, WitnessDoubt,
 };
 use crate::documents::time_text::{exact_duration, measured};
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -284,28 +285,31 @@ fn write_missing_witnesses(
 }
 
 /// Time taken below the kernel, which no event of the trace shows.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "hidden", rename_all = "kebab-case")]
 pub enum HiddenTime {
-    /// The trace does not see time that the hypervisor takes.
+    /// the trace does not show time taken by the hypervisor; {text}.
+    #[with(text = self.advice().unwrap_or_default())]
     HypervisorUnseen,
-    /// Firmware took the CPU, for an unknown time.
+    /// firmware took the CPU {times}; for how long is unknown.
+    #[with(times = many(*count, "time"))]
     FirmwareTook {
         /// How often.
         count: u64,
     },
-    /// The trace does not see time that firmware takes, and nothing counts SMIs.
+    /// the trace does not show time taken by firmware, and SMIs cannot be counted: {no_counter}.
     FirmwareUnseen {
         /// Why the SMI counter did not watch.
         no_counter: AbsenceReason,
     },
-    /// The hypervisor took time.
+    /// the hypervisor took {ns}.
+    #[with(ns = measured(*ns))]
     HypervisorTook {
         /// How much, in nanoseconds.
         ns: u64,
     },
-    /// The time that a hypervisor took cannot be read.
+    /// could not read how much time the hypervisor took.
     StealUnreadable,
 }
 
@@ -319,35 +323,6 @@ impl HiddenTime {
             }
             HiddenTime::FirmwareUnseen { no_counter } => no_counter.advice(),
             _ => None,
-        }
-    }
-}
-
-impl fmt::Display for HiddenTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HiddenTime::HypervisorUnseen => {
-                write!(
-                    f,
-                    "the trace does not show time taken by the hypervisor; {}",
-                    self.advice().unwrap_or_default()
-                )
-            }
-            HiddenTime::FirmwareTook { count } => {
-                let times = many(*count, "time");
-                write!(f, "firmware took the CPU {times}; for how long is unknown")
-            }
-            HiddenTime::FirmwareUnseen { no_counter } => write!(
-                f,
-                "the trace does not show time taken by firmware, and SMIs cannot be counted: \
-                 {no_counter}"
-            ),
-            HiddenTime::HypervisorTook { ns } => {
-                write!(f, "the hypervisor took {}", measured(*ns))
-            }
-            HiddenTime::StealUnreadable => {
-                f.write_str("could not read how much time the hypervisor took")
-            }
         }
     }
 }

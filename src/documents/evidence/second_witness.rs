@@ -7,6 +7,7 @@
 //! number of records in (a1, b0) and in (a0, b1). There is no other tolerance.
 
 use crate::documents::evidence::EntryClass;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -148,42 +149,44 @@ pub fn check_coverage(counted: CountedTime, span_ns: u64) -> Option<WitnessDoubt
 }
 
 /// What another process did to the recording.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "interference", rename_all = "kebab-case")]
 pub enum TraceInterference {
-    /// It wrote to a control file of the recording, or emptied it.
+    /// {by} wrote to {file} in the trace instance of verify.
+    #[with(by = name_process(by))]
     Written {
         /// Below the directory of the tracing instance.
         file: String,
         /// `trace-cmd (812)`; `None` where the kernel does not say.
         by: Option<String>,
     },
-    /// It opened a file whose readers take records away from each other.
+    /// {by} opened {file} in the trace instance of verify.
+    #[with(by = name_process(by))]
     Opened {
         /// Below the directory of the tracing instance.
         file: String,
         /// `trace-cmd (812)`; `None` where the kernel does not say.
         by: Option<String>,
     },
-    /// The directory of the recording or a part of it was removed.
+    /// {file} in the trace instance of verify was removed.
     Removed {
         /// Below the directory of the tracing instance.
         file: String,
     },
-    /// The kernel could not report every access to the files.
+    /// the kernel could not report every access to the trace files.
     Unreported,
-    /// The kernel could not report any access to the files.
+    /// cannot watch whether other processes change the trace: {answer}.
     Unwatched {
         /// The kernel's error.
         answer: String,
     },
-    /// The recording failed while it ran.
+    /// verify could not read its trace to the end: {answer}.
     Failed {
         /// The kernel's error.
         answer: String,
     },
-    /// A setting differs from when the trace was armed.
+    /// {file} in the trace instance of verify was set to {armed:?} and is now {found:?}.
     SettingChanged {
         /// Below the directory of the tracing instance.
         file: String,
@@ -192,35 +195,6 @@ pub enum TraceInterference {
         /// What is there now; empty when the file is gone.
         found: String,
     },
-}
-
-impl fmt::Display for TraceInterference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TraceInterference::Written { file, by } => {
-                write!(f, "{} wrote to {file} in the trace instance of verify", name_process(by))
-            }
-            TraceInterference::Opened { file, by } => {
-                write!(f, "{} opened {file} in the trace instance of verify", name_process(by))
-            }
-            TraceInterference::Removed { file } => {
-                write!(f, "{file} in the trace instance of verify was removed")
-            }
-            TraceInterference::Unreported => {
-                f.write_str("the kernel could not report every access to the trace files")
-            }
-            TraceInterference::Unwatched { answer } => {
-                write!(f, "cannot watch whether other processes change the trace: {answer}")
-            }
-            TraceInterference::Failed { answer } => {
-                write!(f, "verify could not read its trace to the end: {answer}")
-            }
-            TraceInterference::SettingChanged { file, armed, found } => write!(
-                f,
-                "{file} in the trace instance of verify was set to {armed:?} and is now {found:?}"
-            ),
-        }
-    }
 }
 
 fn name_process(by: &Option<String>) -> &str {

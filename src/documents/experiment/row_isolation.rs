@@ -1,40 +1,40 @@
 //! Whether the CPUs of a row were isolated, by the witnesses of every run. Pure.
 
 use crate::documents::latency::IsolationCheck;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Whether the CPUs of a row were isolated. They were only when three witnesses agreed in every
 /// run: the kernel's files, the affinity of PID 1, and busy threads that nothing pins.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "isolation", rename_all = "kebab-case")]
 pub enum RowIsolation {
-    /// No run was checked.
+    /// the isolation was not checked.
     #[default]
     Unchecked,
-    /// The witnesses agree: they were isolated, as the row requests.
+    /// isolated, according to three witnesses in every run.
     Isolated,
-    /// The witnesses agree: they were not isolated, and the row does not request that.
+    /// not isolated, as requested.
     Ordinary,
-    /// The witnesses agree: they were not isolated, although the row requests it.
+    /// the requested isolation was not in force: {check}.
     NotInForce {
         /// The first such check.
         check: IsolationCheck,
     },
-    /// The witnesses agree: they were isolated, although the row does not request it.
+    /// isolated, although the row does not request it: {check}.
     Unrequested {
         /// The first such check.
         check: IsolationCheck,
     },
-    /// The witnesses disagree.
+    /// not counted as isolated, because the witnesses disagree: {check}.
     Contradicted {
         /// Whether the row requests isolation.
         requested: bool,
         /// The first such check.
         check: IsolationCheck,
     },
-    /// A witness is missing.
+    /// it is unknown whether the CPUs were isolated: {check}.
     Unknown {
         /// The first such check.
         check: IsolationCheck,
@@ -69,29 +69,5 @@ impl RowIsolation {
             self,
             RowIsolation::NotInForce { .. } | RowIsolation::Contradicted { requested: true, .. }
         )
-    }
-}
-
-impl fmt::Display for RowIsolation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RowIsolation::Unchecked => f.write_str("the isolation was not checked"),
-            RowIsolation::Isolated => {
-                f.write_str("isolated, according to three witnesses in every run")
-            }
-            RowIsolation::Ordinary => f.write_str("not isolated, as requested"),
-            RowIsolation::NotInForce { check } => {
-                write!(f, "the requested isolation was not in force: {check}")
-            }
-            RowIsolation::Unrequested { check } => {
-                write!(f, "isolated, although the row does not request it: {check}")
-            }
-            RowIsolation::Contradicted { check, .. } => {
-                write!(f, "not counted as isolated, because the witnesses disagree: {check}")
-            }
-            RowIsolation::Unknown { check } => {
-                write!(f, "it is unknown whether the CPUs were isolated: {check}")
-            }
-        }
     }
 }

@@ -5,6 +5,7 @@ use crate::documents::evidence::CircumstanceChange;
 use crate::documents::load_doubt::LoadDoubt;
 use crate::documents::time_text::exact_duration;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -367,35 +368,22 @@ impl fmt::Display for ShieldBreach {
 }
 
 /// How a shield is broken.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "breach", rename_all = "kebab-case")]
 pub enum GuardBreach {
-    /// Its cgroup is gone.
+    /// its cgroup is gone.
     GroupGone,
-    /// The CPUs of its cgroup cannot be read.
+    /// the CPUs of its cgroup cannot be read.
     CpusUnreadable,
-    /// Its cgroup lost CPUs.
+    /// its cgroup has lost CPU {cpus}.
     CpusLost {
         /// The lost CPUs.
         cpus: CpuSet,
     },
-    /// Its partition type changed or became invalid.
+    /// its cpuset.cpus.partition is now {state}.
     Partition {
         /// The content of `cpuset.cpus.partition`.
         state: String,
     },
-}
-
-impl fmt::Display for GuardBreach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GuardBreach::GroupGone => f.write_str("its cgroup is gone"),
-            GuardBreach::CpusUnreadable => f.write_str("the CPUs of its cgroup cannot be read"),
-            GuardBreach::CpusLost { cpus } => write!(f, "its cgroup has lost CPU {cpus}"),
-            GuardBreach::Partition { state } => {
-                write!(f, "its cpuset.cpus.partition is now {state}")
-            }
-        }
-    }
 }

@@ -1,5 +1,6 @@
 //! What a search looks for ([`SearchGoal`]), and what it varies ([`SearchOption`]). Plain data.
 
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -44,30 +45,20 @@ impl fmt::Display for SearchGoal {
 }
 
 /// Something that is varied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "option", rename_all = "kebab-case")]
 pub enum SearchOption {
-    /// A tunable.
+    /// {name}.
     Tunable {
         /// Its name.
         name: String,
     },
-    /// A kernel parameter.
+    /// {word}.
     Parameter {
         /// The word; `{cpus}` is the list of shielded CPUs. A dry run has the list itself.
         word: String,
     },
-}
-
-impl fmt::Display for SearchOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SearchOption::Tunable { name: text } | SearchOption::Parameter { word: text } => {
-                f.write_str(text)
-            }
-        }
-    }
 }
 
 /// Something that is not varied.
@@ -83,23 +74,16 @@ pub struct FixedOption {
 }
 
 /// Why an option is not varied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum FixedReason {
-    /// It needs a reboot, which was not permitted. No configuration has it.
+    /// not tried: it needs a reboot, but --reboot was not given.
+    ///
+    /// No configuration has it.
     RebootNotPermitted,
-    /// It prevents no interruption: it only saves what undo needs. Every shield has it.
+    /// not varied: undo and the instruments need it.
+    ///
+    /// Every shield has it.
     Bookkeeping,
-}
-
-impl fmt::Display for FixedReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            FixedReason::RebootNotPermitted => {
-                "not tried: it needs a reboot, but --reboot was not given"
-            }
-            FixedReason::Bookkeeping => "not varied: undo and the instruments need it",
-        })
-    }
 }

@@ -3,6 +3,7 @@
 use super::named;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -160,39 +161,23 @@ impl fmt::Display for ChoiceWarning {
 }
 
 /// Why a shield does not use the memory of its own nodes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum RemoteMemoryReason {
-    /// The machine does not show the node of its CPUs.
+    /// the NUMA node of CPU {cpus} is unknown.
     NodeUnknown {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Its nodes have no memory.
+    /// node {nodes} of the shield has no memory.
     NoMemory {
         /// The nodes.
         nodes: CpuSet,
     },
-    /// Cpusets may not use its nodes.
+    /// cpusets on this machine may not use node {nodes} of the shield.
     NotAllowed {
         /// The nodes with memory.
         nodes: CpuSet,
     },
-}
-
-impl fmt::Display for RemoteMemoryReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RemoteMemoryReason::NodeUnknown { cpus } => {
-                write!(f, "the NUMA node of CPU {cpus} is unknown")
-            }
-            RemoteMemoryReason::NoMemory { nodes } => {
-                write!(f, "node {nodes} of the shield has no memory")
-            }
-            RemoteMemoryReason::NotAllowed { nodes } => {
-                write!(f, "cpusets on this machine may not use node {nodes} of the shield")
-            }
-        }
-    }
 }

@@ -1,52 +1,29 @@
 //! [`Disturbance`]: what the changes of a tunable cost other active shields. Pure.
 
 use super::{NamedShield, Shield, list_shields};
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a tunable does once to every CPU of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MachineWideEffect {
-    /// It cycles CPUs, and each cycle stops all CPUs.
+    /// it stops all CPUs for an unknown time, once for each CPU that it cycles.
     CyclesCpus,
-    /// It takes CPUs offline, and that stops all CPUs.
+    /// it stops all CPUs for an unknown time, once for each CPU that goes offline.
     TakesCpusOffline,
-    /// It brings CPUs online, and that stops all CPUs.
+    /// it may stop all CPUs for an unknown time, once for each CPU that comes online.
     BringsCpusOnline,
-    /// It patches the kernel's code.
+    /// it patches the kernel's code, which interrupts every CPU a few times.
     PatchesKernel,
-    /// It calls a function on every CPU.
+    /// it interrupts every CPU once.
     CallsCpus,
-    /// It queues work on every CPU.
+    /// it queues kernel work on every CPU.
     QueuesWork,
-    /// It queues work on each CPU that the lockup detectors watch.
+    /// it queues kernel work on each CPU that the lockup detectors watch.
     QueuesWorkWhereWatched,
-}
-
-impl fmt::Display for MachineWideEffect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            MachineWideEffect::CyclesCpus => {
-                "it stops all CPUs for an unknown time, once for each CPU that it cycles"
-            }
-            MachineWideEffect::TakesCpusOffline => {
-                "it stops all CPUs for an unknown time, once for each CPU that goes offline"
-            }
-            MachineWideEffect::BringsCpusOnline => {
-                "it may stop all CPUs for an unknown time, once for each CPU that comes online"
-            }
-            MachineWideEffect::PatchesKernel => {
-                "it patches the kernel's code, which interrupts every CPU a few times"
-            }
-            MachineWideEffect::CallsCpus => "it interrupts every CPU once",
-            MachineWideEffect::QueuesWork => "it queues kernel work on every CPU",
-            MachineWideEffect::QueuesWorkWhereWatched => {
-                "it queues kernel work on each CPU that the lockup detectors watch"
-            }
-        })
-    }
 }
 
 /// What the changes of a tunable cost other active shields.

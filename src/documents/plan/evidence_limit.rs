@@ -4,16 +4,18 @@
 use crate::documents::evidence::{AbsenceReason, EntryClass, list_classes};
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What `verify` cannot prove on this machine. Timers that were armed before are a warning of the
 /// plan, see [`Leftovers`](crate::documents::leftovers::Leftovers).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "limit", rename_all = "kebab-case")]
 pub enum EvidenceLimit {
-    /// The kernel cannot be traced, so only its counters watch a program.
+    /// there is no trace: {reason}. While a program runs, only the kernel's counters see:
+    /// {one_witness}. No witness sees: {unwatched}.
+    #[with(one_witness = list_classes(one_witness), unwatched = list_classes(unwatched))]
     NoTrace {
         /// Why.
         #[serde(with = "with_text::WithText::<AbsenceReason>")]
@@ -23,7 +25,9 @@ pub enum EvidenceLimit {
         /// The classes that no witness watches.
         unwatched: Vec<EntryClass>,
     },
-    /// The kernel does not report every entry from user mode on CPUs without `nohz_full=`.
+    /// without nohz_full= on CPU {cpus}, no witness sees these entries of a program: {unwatched}.
+    /// `verify --syscalls` watches system calls.
+    #[with(unwatched = list_classes(unwatched))]
     EntriesNotTracked {
         /// The CPUs.
         cpus: CpuSet,
@@ -47,25 +51,5 @@ impl EvidenceLimit {
     pub fn not_tracked(cpus: CpuSet) -> EvidenceLimit {
         let unwatched = vec![EntryClass::OtherException, EntryClass::SystemCall];
         EvidenceLimit::EntriesNotTracked { cpus, unwatched }
-    }
-}
-
-impl fmt::Display for EvidenceLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EvidenceLimit::NoTrace { reason, one_witness, unwatched } => write!(
-                f,
-                "there is no trace: {reason}. While a program runs, only the kernel's counters \
-                 see: {}. No witness sees: {}",
-                list_classes(one_witness),
-                list_classes(unwatched)
-            ),
-            EvidenceLimit::EntriesNotTracked { cpus, unwatched } => write!(
-                f,
-                "without nohz_full= on CPU {cpus}, no witness sees these entries of a program: {}. \
-                 `verify --syscalls` watches system calls",
-                list_classes(unwatched)
-            ),
-        }
     }
 }

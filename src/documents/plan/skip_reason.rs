@@ -3,17 +3,17 @@
 use super::Disturbance;
 use crate::documents::inapplicable::InapplicableReason;
 use crate::with_text;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Why a tunable makes no change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "skipped", rename_all = "kebab-case")]
 pub enum SkipReason {
-    /// The user switched it off.
+    /// switched off by the request.
     SwitchedOff,
-    /// It is only used when the user names it.
+    /// {why} (--on {tunable}).
     OnRequest {
         /// The tunable.
         tunable: String,
@@ -21,7 +21,7 @@ pub enum SkipReason {
         #[serde(with = "with_text::WithText::<OffReason>")]
         why: OffReason,
     },
-    /// It does not apply to this machine unless the user names it.
+    /// {why} (--on {tunable}).
     InapplicableByDefault {
         /// The tunable.
         tunable: String,
@@ -30,12 +30,13 @@ pub enum SkipReason {
         why: InapplicableReason,
     },
     /// It does not apply to this machine.
+    #[delegate]
     Inapplicable {
         /// Why.
         #[serde(with = "with_text::WithText::<InapplicableReason>")]
         why: InapplicableReason,
     },
-    /// It would interrupt other active shields.
+    /// {disturbance}; --disturb accepts that.
     SparesShields {
         /// The cost.
         disturbance: Disturbance,
@@ -50,64 +51,29 @@ impl SkipReason {
     }
 }
 
-impl fmt::Display for SkipReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SkipReason::SwitchedOff => f.write_str("switched off by the request"),
-            SkipReason::OnRequest { tunable, why } => write!(f, "{why} (--on {tunable})"),
-            SkipReason::InapplicableByDefault { tunable, why } => {
-                write!(f, "{why} (--on {tunable})")
-            }
-            SkipReason::Inapplicable { why } => why.fmt(f),
-            SkipReason::SparesShields { disturbance } => {
-                write!(f, "{disturbance}; --disturb accepts that")
-            }
-        }
-    }
-}
-
 /// Why a tunable is off unless the user names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "off", rename_all = "kebab-case")]
 pub enum OffReason {
-    /// It costs power.
+    /// it costs power.
     CostsPower,
-    /// It costs power, and no interruption is removed.
+    /// it costs power and removes no interruption.
     OnlyCostsPower,
-    /// It makes every CPU slower, and no interruption is removed.
+    /// it makes all CPUs slower and removes no interruption.
     CostsSpeed,
-    /// The setting sends no work to other CPUs.
+    /// it sends no work to other CPUs.
     SendsNoWork,
-    /// Most programs are faster with huge pages.
+    /// huge pages make most programs faster.
     HugePagesHelp,
-    /// Housekeeping CPUs do the writeback.
+    /// writeback runs on the housekeeping CPUs anyway.
     WritebackElsewhere,
-    /// It concerns mergeable memory only.
+    /// it affects only memory that a program marked as mergeable.
     OnlyMergeable,
-    /// It concerns real-time tasks only.
+    /// it affects only real-time tasks.
     OnlyRealtime,
-    /// It would delay timers of a cyclic workload.
+    /// the timers that wake a cyclic workload on a nohz_full CPU would expire on another CPU.
     CyclicTimers,
-}
-
-impl fmt::Display for OffReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            OffReason::CostsPower => "it costs power",
-            OffReason::OnlyCostsPower => "it costs power and removes no interruption",
-            OffReason::CostsSpeed => "it makes all CPUs slower and removes no interruption",
-            OffReason::SendsNoWork => "it sends no work to other CPUs",
-            OffReason::HugePagesHelp => "huge pages make most programs faster",
-            OffReason::WritebackElsewhere => "writeback runs on the housekeeping CPUs anyway",
-            OffReason::OnlyMergeable => "it affects only memory that a program marked as mergeable",
-            OffReason::OnlyRealtime => "it affects only real-time tasks",
-            OffReason::CyclicTimers => {
-                "the timers that wake a cyclic workload on a nohz_full CPU would expire on another \
-                 CPU"
-            }
-        })
-    }
 }
 
 #[cfg(test)]

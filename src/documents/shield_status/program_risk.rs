@@ -2,15 +2,18 @@
 
 use crate::documents::count_text::{joined, many};
 use cpushield_linux::{CpuSet, SchedPolicy};
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What is risky about a program of a shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "risk", rename_all = "kebab-case")]
 pub enum ProgramRisk {
-    /// It is above kernel threads of its CPUs: if it does not sleep, the kernel stalls.
+    /// {comm} ({pid}) has {policy}, above {below} on CPU {cpus}: if it does not sleep, the kernel
+    /// stalls; start it with `cpushield run --own-priority {priority}`, or now: cpushield add
+    /// {pid}.
+    #[with(below = joined(below, ", "), priority = policy.rt_priority())]
     AboveKernel {
         /// The process.
         pid: i32,
@@ -24,7 +27,9 @@ pub enum ProgramRisk {
         /// The kernel threads.
         below: Vec<String>,
     },
-    /// Several of its threads are busy on one CPU.
+    /// {threads} of {comm} ({pid}) compete for CPU {cpu}; start it with `cpushield run --spread`,
+    /// or now: cpushield remove {pid} && cpushield add --spread {pid}.
+    #[with(threads = many(*threads, "busy thread"))]
     Crowded {
         /// The process.
         pid: i32,
@@ -50,30 +55,6 @@ impl ProgramRisk {
         match self {
             ProgramRisk::AboveKernel { pid, .. } => (*pid, None),
             ProgramRisk::Crowded { pid, cpu, .. } => (*pid, Some(*cpu)),
-        }
-    }
-}
-
-impl fmt::Display for ProgramRisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ProgramRisk::AboveKernel { pid, comm, policy, cpus, below } => {
-                let (below, priority) = (joined(below, ", "), policy.rt_priority());
-                write!(
-                    f,
-                    "{comm} ({pid}) has {policy}, above {below} on CPU {cpus}: if it does not \
-                     sleep, the kernel stalls; start it with `cpushield run --own-priority \
-                     {priority}`, or now: cpushield add {pid}"
-                )
-            }
-            ProgramRisk::Crowded { pid, comm, cpu, threads } => {
-                let threads = many(*threads, "busy thread");
-                write!(
-                    f,
-                    "{threads} of {comm} ({pid}) compete for CPU {cpu}; start it with `cpushield \
-                     run --spread`, or now: cpushield remove {pid} && cpushield add --spread {pid}"
-                )
-            }
         }
     }
 }

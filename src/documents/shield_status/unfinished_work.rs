@@ -1,29 +1,20 @@
 //! [`UnfinishedWork`]: why a shield is neither in force nor gone. Plain data.
 
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A kind of work on a shield.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum ShieldWork {
-    /// It is applied.
+    /// an apply.
     Apply,
-    /// It is undone.
+    /// an undo.
     Undo,
-    /// It is changed: `verify --fix`, `add`, `remove`.
+    /// a change to the shield.
     Change,
-}
-
-impl fmt::Display for ShieldWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ShieldWork::Apply => "an apply",
-            ShieldWork::Undo => "an undo",
-            ShieldWork::Change => "a change to the shield",
-        })
-    }
 }
 
 /// Why a shield is neither in force nor gone.

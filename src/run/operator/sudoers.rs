@@ -5,6 +5,7 @@
 use super::request::OPERATOR_COMMAND;
 use crate::policy::{OperatorName, ShieldOperators};
 use cpushield_linux::{Error, FileAttributes, Host};
+use cpushield_sentence::Sentence;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -33,11 +34,12 @@ pub enum ReplaceableFile {
 }
 
 /// Why there is no line for a program.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum SudoersRefusal {
     /// Another user than root could replace the program.
+    #[delegate]
     Replaceable(ReplaceableFile),
-    /// The path has characters with a meaning in sudoers.
+    /// {path:?} has characters with a special meaning in sudoers.
     Characters {
         /// The path.
         path: String,
@@ -63,17 +65,6 @@ impl fmt::Display for ReplaceableFile {
                 write!(f, "users other than root can write {path} (mode {mode:04o})")
             }
             ReplaceableFile::Unreadable { error } => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for SudoersRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SudoersRefusal::Replaceable(file) => file.fmt(f),
-            SudoersRefusal::Characters { path } => {
-                write!(f, "{path:?} has characters with a special meaning in sudoers")
-            }
         }
     }
 }

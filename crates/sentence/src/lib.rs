@@ -1,0 +1,244 @@
+//! `#[derive(Sentence)]`: a value is printed as the doc comment of its variant says. So a sentence
+//! is written once, and the schemas and the docs have it too.
+//!
+//! The first paragraph of the comment is a format string: `{field}` is a field of the variant, `{0}`
+//! the first one without a name. The full stop at its end is not printed. Attributes of a variant:
+//!
+//! - `#[with(name = expression)]`: a value that the sentence, a line or a hint names.
+//! - `#[line("file:  {place}")]`: one more line, indented. `#[line(word in words, "word:  {word}")]`
+//!   is one for each item.
+//! - `#[delegate]`: the only field is printed instead.
+//! - `#[print(write_rest(f, cpus))]`: an expression with the formatter `f` prints it instead.
+//!
+//! An enum with `#[names]` is printed as the names of its variants, `in-kebab-case`. One with
+//! `#[kind(Machine)]` is also a `crate::refusal::Refusal` of that kind. Its variants may
+//! have a `#[kind(Usage)]` of their own, and a `#[hint("cpushield undo")]` or an expression with any
+//! number of hints. What is delegated has the kind and the hints of its field, unless the variant has
+//! a kind. With `#[tagged]`, the reason is the tag of the variant, otherwise there is none.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{
+    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Fields, Ident, Lit, LitStr, Meta,
+    MetaNameValue, Result, Token,
+};
+
+/// Derives `Display`, and `Refusal` where an attribute asks for it.
+#[proc_macro_derive(Sentence, attributes(with, line, delegate, print, hint, kind, tagged, names))]
+pub fn derive_sentence(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    let input = syn::parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+fn expand(input: &DeriveInput) -> Result<TokenStream> {
+    let arms: Vec<Arm> = match &input.data {
+        Data::Enum(data) => {
+            let arms = data.variants.iter().map(|variant| {
+                let name = &variant.ident;
+                Arm::new(&quote!(Self::#name), &name.to_string(), &variant.attrs, &variant.fields)
+            });
+            arms.collect::<Result<_>>()?
+        }
+        Data::Struct(data) => vec![Arm::new(&quote!(Self), "", &input.attrs, &data.fields)?],
+        Data::Union(_) => return Err(Error::new_spanned(input, "a union has no sentence")),
+    };
+    let (name, (generics, types, wheres)) = (&input.ident, input.generics.split_for_impl());
+    let patterns: Vec<&TokenStream> = arms.iter().map(|arm| &arm.pattern).collect();
+    let names = find(&input.attrs, "names").is_some();
+    let prints = arms.iter().map(|arm| if names { arm.print_tag() } else { arm.print() });
+    let mut code = quote! {
+        #[allow(unused_variables)]
+        impl #generics ::std::fmt::Display for #name #types #wheres {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self { #(#patterns => #prints,)* }
+            }
+        }
+    };
+    if let Some(kind) = find(&input.attrs, "kind") {
+        let (kind, tagged): (Expr, _) =
+            (kind.parse_args()?, find(&input.attrs, "tagged").is_some());
+        let kinds = arms.iter().map(|arm| arm.ask_or("kind", || quote!(#kind)));
+        let messages = arms.iter().map(|arm| arm.ask_or("message", || quote!(self.to_string())));
+        let reasons = arms.iter().map(|arm| arm.ask_or("reason", || arm.reason(tagged)));
+        let hints = arms.iter().map(Arm::hints);
+        code.extend(quote! {
+            #[allow(unused_variables, unused_imports, clippy::enum_glob_use)]
+            impl #generics crate::refusal::Refusal for #name #types #wheres {
+                fn kind(&self) -> crate::refusal::FailureKind {
+                    use crate::refusal::FailureKind::*;
+                    match self { #(#patterns => #kinds,)* }
+                }
+                fn message(&self) -> ::std::string::String {
+                    match self { #(#patterns => #messages,)* }
+                }
+                fn hints(&self) -> ::std::vec::Vec<::std::string::String> {
+                    match self { #(#patterns => #hints,)* }
+                }
+                fn reason(&self) -> ::std::option::Option<::serde_json::Value> {
+                    match self { #(#patterns => #reasons,)* }
+                }
+            }
+        });
+    }
+    Ok(code)
+}
+
+/// What a variant says.
+struct Arm {
+    pattern: TokenStream,
+    /// Its name in kebab case.
+    tag: String,
+    sentence: String,
+    /// `let (name,) = (expression,);` of each `#[with]`.
+    bindings: TokenStream,
+    lines: Vec<Line>,
+    print: Option<Expr>,
+    /// The field that speaks for it.
+    delegate: Option<Ident>,
+    kind: Option<Expr>,
+    hints: Vec<Expr>,
+}
+
+impl Arm {
+    fn new(path: &TokenStream, name: &str, attrs: &[Attribute], fields: &Fields) -> Result<Arm> {
+        let names = fields
+            .iter()
+            .enumerate()
+            .map(|(n, field)| field.ident.clone().unwrap_or_else(|| format_ident!("_{n}")));
+        let names: Vec<Ident> = names.collect();
+        let mut sentence = first_paragraph(attrs);
+        for n in 0..names.len() {
+            sentence = sentence.replace(&format!("{{{n}"), &format!("{{_{n}"));
+        }
+        let all = |name| attrs.iter().filter(move |attr| attr.path().is_ident(name));
+        let mut bindings = TokenStream::new();
+        for attr in all("with") {
+            let values = Punctuated::<MetaNameValue, Token![,]>::parse_terminated;
+            let values = attr.parse_args_with(values)?;
+            let (names, values) =
+                (values.iter().map(|it| &it.path), values.iter().map(|it| &it.value));
+            bindings.extend(quote!(let (#(#names,)*) = (#(#values,)*);));
+        }
+        let delegates = find(attrs, "delegate").is_some();
+        Ok(Arm {
+            pattern: match fields {
+                Fields::Named(_) => quote!(#path { #(#names),* }),
+                Fields::Unnamed(_) => quote!(#path(#(#names),*)),
+                Fields::Unit => path.clone(),
+            },
+            tag: kebab_case(name),
+            sentence: sentence.strip_suffix('.').unwrap_or(&sentence).to_owned(),
+            bindings,
+            lines: all("line").map(Attribute::parse_args).collect::<Result<_>>()?,
+            print: find(attrs, "print").map(Attribute::parse_args).transpose()?,
+            delegate: names.into_iter().next().filter(|_| delegates),
+            kind: find(attrs, "kind").map(Attribute::parse_args).transpose()?,
+            hints: all("hint").map(Attribute::parse_args).collect::<Result<_>>()?,
+        })
+    }
+
+    fn print_tag(&self) -> TokenStream {
+        let tag = &self.tag;
+        quote!(f.pad(#tag))
+    }
+
+    fn print(&self) -> TokenStream {
+        if let Some(field) = &self.delegate {
+            return quote!(::std::fmt::Display::fmt(#field, f));
+        }
+        if let Some(print) = &self.print {
+            return quote!(#print);
+        }
+        let Arm { sentence, bindings, .. } = self;
+        if !sentence.contains('{') && self.lines.is_empty() {
+            return quote!(f.pad(#sentence));
+        }
+        let lines = self.lines.iter().map(|Line { each, text, values }| {
+            let text = format!("\n  {}", text.value());
+            let print = quote!(::std::write!(f, #text #values)?;);
+            each.as_ref().map_or(print.clone(), |(name, all)| quote!(for #name in ::std::iter::IntoIterator::into_iter(#all) { #print }))
+        });
+        quote!({ #bindings ::std::write!(f, #sentence)?; #(#lines)* Ok(()) })
+    }
+
+    /// What the field says to this question, if it speaks for the variant.
+    fn ask_or(&self, question: &str, own: impl FnOnce() -> TokenStream) -> TokenStream {
+        let question = format_ident!("{question}");
+        match (&self.kind, &self.delegate) {
+            (Some(kind), _) if question == "kind" => quote!(#kind),
+            (None, Some(field)) => quote!(crate::refusal::Refusal::#question(#field)),
+            _ => own(),
+        }
+    }
+
+    fn reason(&self, tagged: bool) -> TokenStream {
+        let tag = &self.tag;
+        if tagged { quote!(Some(::serde_json::json!({ "tag": #tag }))) } else { quote!(None) }
+    }
+
+    fn hints(&self) -> TokenStream {
+        let (first, bindings) =
+            (self.ask_or("hints", || quote!(::std::vec::Vec::new())), &self.bindings);
+        let hints = self.hints.iter().map(|hint| match hint {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+                quote!(hints.push(::std::format!(#text));)
+            }
+            hints => quote!(hints.extend((#hints).into_iter().map(|hint| hint.to_string()));),
+        });
+        let hints: TokenStream = hints.collect();
+        if hints.is_empty() {
+            first
+        } else {
+            quote!({ #bindings let mut hints = #first; #hints hints })
+        }
+    }
+}
+
+/// `"text"`, or `name in expression, "text"`, each with values as in `write!`.
+struct Line {
+    each: Option<(Ident, Expr)>,
+    text: LitStr,
+    values: TokenStream,
+}
+
+impl Parse for Line {
+    fn parse(input: ParseStream<'_>) -> Result<Line> {
+        let mut each = None;
+        if !input.peek(LitStr) {
+            let name = input.parse()?;
+            input.parse::<Token![in]>()?;
+            each = Some((name, input.parse()?));
+            input.parse::<Token![,]>()?;
+        }
+        Ok(Line { each, text: input.parse()?, values: input.parse()? })
+    }
+}
+
+fn find<'a>(attrs: &'a [Attribute], name: &str) -> Option<&'a Attribute> {
+    attrs.iter().find(|attr| attr.path().is_ident(name))
+}
+
+/// The first paragraph of the doc comment.
+fn first_paragraph(attrs: &[Attribute]) -> String {
+    let lines = attrs.iter().filter_map(|attr| match &attr.meta {
+        Meta::NameValue(MetaNameValue { path, value: Expr::Lit(text), .. })
+            if path.is_ident("doc") =>
+        {
+            let ExprLit { lit: Lit::Str(text), .. } = text else { return None };
+            Some(text.value().trim().to_owned())
+        }
+        _ => None,
+    });
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// `NoSuchShield` as `no-such-shield`.
+fn kebab_case(name: &str) -> String {
+    let parts = name.chars().enumerate().map(|(at, c)| match (at, c.is_uppercase()) {
+        (0, _) | (_, false) => c.to_lowercase().to_string(),
+        _ => format!("-{}", c.to_lowercase()),
+    });
+    parts.collect()
+}
