@@ -74,77 +74,83 @@ pub enum HpetRefusal {
 }
 
 /// Why a tracer of the kernel cannot measure.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum TracerRefusal {
-    /// Raw trace pages of this byte order cannot be read.
+    /// cpushield cannot read traces of big-endian machines.
     BigEndian,
-    /// The kernel has no such tracer.
+    /// this kernel has no {tracer} tracer ({config}).
     NoTracer {
         /// Its name.
         tracer: &'static str,
         /// The kernel's configuration option.
         config: &'static str,
     },
-    /// The kernel's tracer has no mode for single CPUs.
+    /// this kernel's hwlat tracer has no per-cpu mode (needs 5.14): {error}.
     NoPerCpuMode {
         /// The error of its setting.
         error: Error,
     },
-    /// This process may not use tracefs.
+    /// cannot use tracefs ({error}): run cpushield as root, on a kernel that is not locked down.
+    #[with(error = error.reason())]
     TracefsDenied {
         /// Why.
         error: Error,
     },
-    /// Another process uses a tracer that has the same settings.
+    /// another process uses the {tracer} tracer in {dir}, and this measurement would change its
+    /// settings; wait until it ends (rtla?), or stop it: echo nop > {dir}/current_tracer.
     TracerInUse {
         /// The tracer.
         tracer: String,
         /// The directory of its instance.
         dir: String,
     },
-    /// Another process of cpushield has changed the settings of tracers.
+    /// another cpushield process uses the kernel's tracers ({error}).
     SettingsInUse {
         /// The error of the claim.
         error: Error,
     },
-    /// The original settings of the tracer cannot be saved.
+    /// cannot save the original settings of the tracer, so they were not changed: {error}.
     SettingsNotSaved {
         /// Why.
         error: Error,
     },
-    /// The settings that a killed measurement left cannot be restored.
+    /// could not restore the tracer settings of a killed measurement, so they were not changed
+    /// again: {error}.
     SettingsLeft {
         /// Why.
         error: Error,
     },
-    /// The records of the tracer have no such part.
+    /// this kernel's {tracer} records have no {part}.
     NoRecordPart {
         /// The tracer.
         tracer: &'static str,
         /// The name of a field, or `format` for the whole.
         part: &'static str,
     },
-    /// A real-time task would block the start of the recording forever.
+    /// the real-time task {hog} keeps CPU {hog} busy; this kernel must run a work item on every CPU
+    /// before it can record, and would wait forever.
+    #[with(hog = hog.task.cpu)]
     RecordingBlocked {
         /// The task.
         hog: Box<RtHog>,
     },
-    /// The trace cannot be set up.
+    /// cannot set up the trace: {error}.
     NoTrace {
         /// Why.
         error: Error,
     },
-    /// Another process uses a tracer of the kernel.
+    /// another process uses a kernel tracer: {error}.
     TracerBusy {
         /// The error of the selection.
         error: Error,
     },
-    /// The tracer does not work in an instance.
+    /// this kernel's {tracer} tracer does not work in trace instances (needs 5.17).
     NoTracerInInstances {
         /// The tracer.
         tracer: &'static str,
     },
     /// The machine did not answer.
+    #[delegate]
     Linux(Error),
 }
 
@@ -182,68 +188,6 @@ impl fmt::Display for HpetRefusal {
     }
 }
 
-impl fmt::Display for TracerRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use TracerRefusal as Refusal;
-        match self {
-            Refusal::BigEndian => {
-                f.write_str("cpushield cannot read traces of big-endian machines")
-            }
-            Refusal::NoTracer { tracer, config } => {
-                write!(f, "this kernel has no {tracer} tracer ({config})")
-            }
-            Refusal::NoPerCpuMode { error } => {
-                write!(f, "this kernel's hwlat tracer has no per-cpu mode (needs 5.14): {error}")
-            }
-            Refusal::TracefsDenied { error } => write!(
-                f,
-                "cannot use tracefs ({}): run cpushield as root, on a kernel that is not locked \
-                 down",
-                error.reason()
-            ),
-            Refusal::TracerInUse { tracer, dir } => write!(
-                f,
-                "another process uses the {tracer} tracer in {dir}, and this measurement would \
-                 change its settings; wait until it ends (rtla?), or stop it: echo nop > \
-                 {dir}/current_tracer"
-            ),
-            Refusal::SettingsInUse { error } => {
-                write!(f, "another cpushield process uses the kernel's tracers ({error})")
-            }
-            Refusal::SettingsNotSaved { error } => write!(
-                f,
-                "cannot save the original settings of the tracer, so they were not changed: {error}"
-            ),
-            Refusal::SettingsLeft { error } => write!(
-                f,
-                "could not restore the tracer settings of a killed measurement, so they were not \
-                 changed again: {error}"
-            ),
-            Refusal::NoRecordPart { tracer, part } => {
-                write!(f, "this kernel's {tracer} records have no {part}")
-            }
-            Refusal::RecordingBlocked { hog } => write!(
-                f,
-                "the real-time task {hog} keeps CPU {} busy; this kernel must run a work item on \
-                 every CPU before it can record, and would wait forever",
-                hog.task.cpu
-            ),
-            Refusal::NoTrace { error } => write!(f, "cannot set up the trace: {error}"),
-            Refusal::TracerBusy { error } => {
-                write!(f, "another process uses a kernel tracer: {error}")
-            }
-            // Before 5.17 osnoise and timerlat worked at the top level only.
-            Refusal::NoTracerInInstances { tracer } => {
-                write!(
-                    f,
-                    "this kernel's {tracer} tracer does not work in trace instances (needs 5.17)"
-                )
-            }
-            Refusal::Linux(error) => fmt::Display::fmt(error, f),
-        }
-    }
-}
-
 impl From<HpetRefusal> for InstrumentRefusal {
     fn from(why: HpetRefusal) -> InstrumentRefusal {
         InstrumentRefusal::Hpet(why)
@@ -263,13 +207,16 @@ impl From<Error> for TracerRefusal {
 }
 
 /// Why an instrument cannot have the requested threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Sentence)]
 pub enum ThreadRefusal {
-    /// Threads that never sleep would occupy every CPU.
+    /// it would keep every CPU busy; leave one CPU out of --cpus.
     EveryCpuBusy,
-    /// Real-time threads would occupy every CPU.
+    /// real-time threads on every CPU could starve everything else, even the process that stops
+    /// them; leave a CPU out of --cpus, or use --other or --force.
     RealTimeOnEveryCpu,
-    /// A thread of this period would never sleep.
+    /// a thread with a period of {asked} would never sleep and would starve the other tasks on its
+    /// CPU; the shortest period is {least}.
+    #[with(asked = exact_duration(*period_ns), least = exact_duration(*least_ns))]
     PeriodTooShort {
         /// The requested period in nanoseconds.
         period_ns: u64,
@@ -277,55 +224,26 @@ pub enum ThreadRefusal {
         least_ns: u64,
     },
     /// The period is not a part of a second that a device can have.
+    #[print(write_not_part_of_second(f, most))]
     NotPartOfSecond {
         /// The most parts; `None` without a limit.
         most: Option<u64>,
     },
-    /// The period is not one of the kernel's tracer.
+    /// its period must be a whole number of microseconds, 100us to 1s.
     NotTracerPeriod,
-    /// The instrument has one period for all CPUs.
+    /// it has one period for all CPUs; use a single --thread.
     SeveralPeriods,
-    /// There are too many threads.
+    /// it can have at most {most} thread; use one CPU (--cpus) and one period.
     TooMany {
         /// The most that the instrument can have.
         most: usize,
     },
 }
 
-impl fmt::Display for ThreadRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ThreadRefusal::EveryCpuBusy => {
-                f.write_str("it would keep every CPU busy; leave one CPU out of --cpus")
-            }
-            ThreadRefusal::RealTimeOnEveryCpu => f.write_str(
-                "real-time threads on every CPU could starve everything else, even the process \
-                 that stops them; leave a CPU out of --cpus, or use --other or --force",
-            ),
-            ThreadRefusal::PeriodTooShort { period_ns, least_ns } => {
-                let (asked, least) = (exact_duration(*period_ns), exact_duration(*least_ns));
-                write!(
-                    f,
-                    "a thread with a period of {asked} would never sleep and would starve the \
-                     other tasks on its CPU; the shortest period is {least}"
-                )
-            }
-            ThreadRefusal::NotPartOfSecond { most } => {
-                f.write_str("its period must be a second divided by a whole number")?;
-                if let Some(most) = most {
-                    write!(f, " up to {most}")?;
-                }
-                f.write_str(", such as 1ms or 10ms")
-            }
-            ThreadRefusal::NotTracerPeriod => {
-                f.write_str("its period must be a whole number of microseconds, 100us to 1s")
-            }
-            ThreadRefusal::SeveralPeriods => {
-                f.write_str("it has one period for all CPUs; use a single --thread")
-            }
-            ThreadRefusal::TooMany { most } => {
-                write!(f, "it can have at most {most} thread; use one CPU (--cpus) and one period")
-            }
-        }
+fn write_not_part_of_second(f: &mut fmt::Formatter<'_>, most: &Option<u64>) -> fmt::Result {
+    f.write_str("its period must be a second divided by a whole number")?;
+    if let Some(most) = most {
+        write!(f, " up to {most}")?;
     }
+    f.write_str(", such as 1ms or 10ms")
 }

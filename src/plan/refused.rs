@@ -9,33 +9,34 @@ use crate::documents::plan::Disturbance;
 use crate::policy::expected_name;
 use crate::refusal::{FailureKind, Refusal};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 
 /// Why a request cannot be planned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum PlanRefusal {
-    /// This machine cannot have such operators.
+    /// cannot admit operators: {why}.
     Operators {
         /// Why.
         why: String,
     },
-    /// The survey found no online CPU.
+    /// the survey found no online CPU.
     NoTopology,
-    /// The machine has only one CPU.
+    /// this machine has only one CPU; a shield needs a second one.
     OneCpu,
-    /// The list is empty, or the count is 0.
+    /// the request names no CPU.
     EmptyList,
-    /// CPUs that are not in the machine.
+    /// this machine has no CPU {cpus}; it has CPU {present}.
     NoSuchCpu {
         /// The missing CPUs.
         cpus: CpuSet,
         /// The CPUs of the machine.
         present: CpuSet,
     },
-    /// CPUs that are present but offline.
+    /// CPU {cpus} is offline.
     Offline {
         /// The CPUs.
         cpus: CpuSet,
@@ -43,6 +44,7 @@ pub enum PlanRefusal {
         smt_off: bool,
     },
     /// No housekeeping CPU would be left.
+    #[print(write_all_cpus(f, online, joined))]
     AllCpus {
         /// Every online CPU.
         online: CpuSet,
@@ -51,7 +53,8 @@ pub enum PlanRefusal {
         /// The CPUs that can be shielded together; empty if there are none.
         most: CpuSet,
     },
-    /// No such device.
+    /// this machine has no device {name:?}; it has {known}.
+    #[with(known = comma_list(known))]
     NoSuchDevice {
         /// The requested device.
         name: String,
@@ -59,6 +62,7 @@ pub enum PlanRefusal {
         known: Vec<String>,
     },
     /// More CPUs are requested than can be shielded.
+    #[print(self.write_too_many(f))]
     TooMany {
         /// The requested number.
         count: usize,
@@ -73,33 +77,35 @@ pub enum PlanRefusal {
         /// Whether a whole NUMA node, which may be requested, has the missing CPUs.
         whole_node: bool,
     },
-    /// No cache of this level is free of the boot CPU.
+    /// the shield cannot have an L{level} cache{place} to itself: each is shared with the boot CPU,
+    /// or is the only one of its node.
     NoOwnCache {
         /// The level.
         level: u32,
         /// What limits the choice, ` on node 1` or empty.
         place: String,
     },
-    /// The machine shows no cache of this level.
+    /// cannot tell which CPUs share an L{level} cache: the kernel shows none.
     NoCacheShown {
         /// The level.
         level: u32,
     },
-    /// No such tunable.
+    /// there is no tunable {name:?}.
     NoSuchTunable {
         /// The name.
         name: String,
         /// The nearest names that exist.
         near: Vec<String>,
     },
-    /// Requested CPUs are in an active shield.
+    /// CPU {cpus} is already in shield {shield}.
     InOtherShield {
         /// The CPUs.
         cpus: CpuSet,
         /// The active shield.
         shield: String,
     },
-    /// Requested CPUs are in a partition, or an exclusive cpuset, of another program.
+    /// CPU {cpus} belongs exclusively to {group}, a cpuset of another program; a shield would break
+    /// that cpuset.
     InPartition {
         /// The CPUs.
         cpus: CpuSet,
@@ -109,6 +115,7 @@ pub enum PlanRefusal {
         of_cset: bool,
     },
     /// Exclusive cpusets of another program leave too few CPUs.
+    #[print(self.write_held(f))]
     HeldByCpusets {
         /// The requested number.
         count: usize,
@@ -120,20 +127,22 @@ pub enum PlanRefusal {
         of_cset: bool,
     },
     /// With the active shields and the closed CPUs, no housekeeping CPU would be left.
+    #[print(write_no_rest(f, free, closed))]
     NoHousekeeping {
         /// The CPUs that are in no shield yet.
         free: CpuSet,
         /// Those that `isolcpus=` or an exclusive cpuset closes.
         closed: CpuSet,
     },
-    /// One of these CPUs would prevent the partition of the others.
+    /// CPU {isolated} of isolcpus= would keep this kernel from making CPU {others} a partition;
+    /// give each list a shield of its own.
     TwoLists {
         /// The CPUs of `isolcpus=`.
         isolated: CpuSet,
         /// The others.
         others: CpuSet,
     },
-    /// An active shield needs another value of a setting.
+    /// shield {shield} has set {subject} to {theirs:?}, but this shield needs {value:?}.
     OtherValue {
         /// What can have only one of the values, as [`crate::change::Change::subject`] says it.
         subject: String,
@@ -144,26 +153,31 @@ pub enum PlanRefusal {
         /// Its value.
         theirs: String,
     },
-    /// The new version of a shield drops settings, and their restoration interrupts other shields.
+    /// the new version of the shield drops {tunable}, but restoring the old settings disturbs other
+    /// shields: {disturbance}.
     RestoringInterrupts {
         /// The tunable.
         tunable: String,
         /// The cost.
         disturbance: Disturbance,
     },
-    /// The shield's name cannot be the name of a cgroup and a unit.
+    /// {name:?} cannot be a shield's name; use {instead}.
+    #[with(instead = expected_name(name))]
     BadName {
         /// The name.
         name: String,
     },
     /// The SMT siblings cannot be used as requested.
     #[serde(untagged)]
+    #[delegate]
     Siblings(SiblingRefusal),
     /// The NUMA nodes cannot be used as requested.
     #[serde(untagged)]
+    #[delegate]
     Node(NodeRefusal),
     /// A saved plan does not fit this machine now.
     #[serde(untagged)]
+    #[delegate]
     Saved(SavedRefusal),
 }
 
@@ -181,72 +195,12 @@ impl Refusal for PlanRefusal {
     }
 }
 
-impl fmt::Display for PlanRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanRefusal::Operators { why } => write!(f, "cannot admit operators: {why}"),
-            PlanRefusal::NoTopology => f.write_str("the survey found no online CPU"),
-            PlanRefusal::OneCpu => {
-                f.write_str("this machine has only one CPU; a shield needs a second one")
-            }
-            PlanRefusal::InOtherShield { cpus, shield } => {
-                write!(f, "CPU {cpus} is already in shield {shield}")
-            }
-            PlanRefusal::InPartition { cpus, group, .. } => write!(
-                f,
-                "CPU {cpus} belongs exclusively to {group}, a cpuset of another program; a shield \
-                 would break that cpuset"
-            ),
-            PlanRefusal::HeldByCpusets { .. } => self.write_held(f),
-            PlanRefusal::NoHousekeeping { free, closed } => write_no_rest(f, free, closed),
-            PlanRefusal::TwoLists { isolated, others } => write!(
-                f,
-                "CPU {isolated} of isolcpus= would keep this kernel from making CPU {others} a \
-                 partition; give each list a shield of its own"
-            ),
-            PlanRefusal::OtherValue { subject, value, shield, theirs } => write!(
-                f,
-                "shield {shield} has set {subject} to {theirs:?}, but this shield needs {value:?}"
-            ),
-            PlanRefusal::EmptyList => f.write_str("the request names no CPU"),
-            PlanRefusal::NoSuchCpu { cpus, present } => {
-                write!(f, "this machine has no CPU {cpus}; it has CPU {present}")
-            }
-            PlanRefusal::Offline { cpus, .. } => write!(f, "CPU {cpus} is offline"),
-            PlanRefusal::AllCpus { online, joined, .. } => {
-                write!(f, "cannot shield all CPUs ({online}")?;
-                if !joined.is_empty() {
-                    write!(f, ", including CPU {joined} as SMT siblings")?;
-                }
-                f.write_str("): interrupts and other programs need at least one")
-            }
-            PlanRefusal::RestoringInterrupts { tunable, disturbance } => write!(
-                f,
-                "the new version of the shield drops {tunable}, but restoring the old settings \
-                 disturbs other shields: {disturbance}"
-            ),
-            PlanRefusal::Siblings(refusal) => refusal.fmt(f),
-            PlanRefusal::Node(refusal) => refusal.fmt(f),
-            PlanRefusal::Saved(refusal) => refusal.fmt(f),
-            PlanRefusal::NoSuchDevice { name, known } => {
-                write!(f, "this machine has no device {name:?}; it has {}", comma_list(known))
-            }
-            PlanRefusal::TooMany { .. } => self.write_too_many(f),
-            PlanRefusal::NoOwnCache { level, place } => write!(
-                f,
-                "the shield cannot have an L{level} cache{place} to itself: each is shared with \
-                 the boot CPU, or is the only one of its node"
-            ),
-            PlanRefusal::NoCacheShown { level } => {
-                write!(f, "cannot tell which CPUs share an L{level} cache: the kernel shows none")
-            }
-            PlanRefusal::NoSuchTunable { name, .. } => write!(f, "there is no tunable {name:?}"),
-            PlanRefusal::BadName { name } => {
-                let instead = expected_name(name);
-                write!(f, "{name:?} cannot be a shield's name; use {instead}")
-            }
-        }
+fn write_all_cpus(f: &mut fmt::Formatter<'_>, online: &CpuSet, joined: &CpuSet) -> fmt::Result {
+    write!(f, "cannot shield all CPUs ({online}")?;
+    if !joined.is_empty() {
+        write!(f, ", including CPU {joined} as SMT siblings")?;
     }
+    f.write_str("): interrupts and other programs need at least one")
 }
 
 fn write_no_rest(f: &mut fmt::Formatter<'_>, free: &CpuSet, closed: &CpuSet) -> fmt::Result {

@@ -3,19 +3,22 @@
 use super::ThreadInTheWay;
 use crate::apply::JournalLoadError;
 use cpushield_linux::{CpuSet, Error, SchedPolicy};
+use cpushield_sentence::Sentence;
 use std::fmt;
 
 /// Why a program could not be run, added or removed.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum RunError {
-    /// No shield is active.
+    /// no shield is active.
     NoShield,
-    /// Several shields are active, and none was named.
+    /// several shields are active: {names}.
+    #[with(names = names.join(", "))]
     Several {
         /// Their names.
         names: Vec<String>,
     },
-    /// No active shield has this name.
+    /// no active shield is named {name:?}; active: {names}.
+    #[with(names = names.join(", "))]
     NoSuchShield {
         /// The name.
         name: String,
@@ -23,13 +26,14 @@ pub enum RunError {
         names: Vec<String>,
     },
     /// Programs in a shield have no place in its new version.
+    #[print(write_in_the_way(f, shield, threads))]
     InTheWay {
         /// The shield.
         shield: String,
         /// Their threads.
         threads: Vec<ThreadInTheWay>,
     },
-    /// Programs may not use this CPU.
+    /// CPU {cpu} {why}.
     NotOffered {
         /// The requested CPU.
         cpu: usize,
@@ -38,14 +42,14 @@ pub enum RunError {
         /// The CPUs that programs may have.
         offered: CpuSet,
     },
-    /// The CPUs for a program are offline.
+    /// CPU {cpus} of shield {shield} is offline.
     Offline {
         /// The CPUs.
         cpus: CpuSet,
         /// Their shield.
         shield: String,
     },
-    /// The user or group is unknown.
+    /// no {what} {name:?} in {file}.
     Unknown {
         /// `user` or `group`.
         what: &'static str,
@@ -54,21 +58,23 @@ pub enum RunError {
         /// The file that was searched.
         file: &'static str,
     },
-    /// A program cannot be moved now, because the write would never return.
+    /// cannot move a program into {group} or out of it: {why}.
     NoMove {
         /// The group that it should enter or leave.
         group: String,
         /// The task that is in the way.
         why: String,
     },
-    /// A real-time request that would be unsafe.
+    /// {why}.
     Unsafe {
         /// What is wrong with it.
         why: String,
         /// What to request instead.
         instead: String,
     },
-    /// The kernel refused the scheduling policy.
+    /// the kernel refused {policy}.
+    #[with(error = error.reason())]
+    #[line("cause: {error}")]
     Scheduling {
         /// The policy.
         policy: SchedPolicy,
@@ -77,14 +83,14 @@ pub enum RunError {
         /// The meaning of the answer, and what to do.
         hints: Vec<String>,
     },
-    /// The program cannot be started.
+    /// cannot start {program}: {error}.
     Exec {
         /// Its name.
         program: String,
         /// The kernel's answer.
         error: std::io::Error,
     },
-    /// A task that cannot be added or removed.
+    /// task {tid} {why}.
     Task {
         /// Its number.
         tid: i32,
@@ -93,13 +99,13 @@ pub enum RunError {
         /// What to do instead, if anything.
         hint: Option<String>,
     },
-    /// No cgroup outside of shields is known that has the limits of a program's user, or of the
-    /// process that removes it.
+    /// cannot move process {tid} out: no suitable cgroup outside the shields is known.
     NoDestination {
         /// The number of the program.
         tid: i32,
     },
-    /// The shield is incomplete.
+    /// no shield is active: {unfinished}.
+    #[line("file:  {path}")]
     Unfinished {
         /// Its journal.
         path: String,
@@ -107,10 +113,12 @@ pub enum RunError {
         unfinished: crate::documents::shield_status::UnfinishedWork,
     },
     /// The journal of the shield cannot be used.
+    #[delegate]
     Journal(JournalLoadError),
-    /// The record of programs in the shield cannot be used.
+    /// {0}.
     Record(String),
     /// Any other error of the machine.
+    #[delegate]
     Machine(Error),
 }
 
@@ -160,49 +168,16 @@ impl RunError {
     }
 }
 
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RunError::NoShield => f.write_str("no shield is active"),
-            RunError::Several { names } => {
-                write!(f, "several shields are active: {}", names.join(", "))
-            }
-            RunError::NoSuchShield { name, names } => {
-                write!(f, "no active shield is named {name:?}; active: {}", names.join(", "))
-            }
-            RunError::InTheWay { shield, threads } => {
-                write!(f, "programs in shield {shield} cannot continue in its new version")?;
-                threads.iter().take(8).try_for_each(|thread| write!(f, "\n  {thread}"))?;
-                match threads.len().saturating_sub(8) {
-                    0 => Ok(()),
-                    more => write!(f, "\n  and {more} more"),
-                }
-            }
-            RunError::NotOffered { cpu, why, .. } => write!(f, "CPU {cpu} {why}"),
-            RunError::Offline { cpus, shield } => {
-                write!(f, "CPU {cpus} of shield {shield} is offline")
-            }
-            RunError::Unknown { what, name, file } => write!(f, "no {what} {name:?} in {file}"),
-            RunError::NoMove { group, why } => {
-                write!(f, "cannot move a program into {group} or out of it: {why}")
-            }
-            RunError::Unsafe { why, .. } => f.write_str(why),
-            RunError::Scheduling { policy, error, .. } => {
-                write!(f, "the kernel refused {policy}\n  cause: {}", error.reason())
-            }
-            RunError::Exec { program, error } => write!(f, "cannot start {program}: {error}"),
-            RunError::Task { tid, why, .. } => write!(f, "task {tid} {why}"),
-            RunError::NoDestination { tid } => write!(
-                f,
-                "cannot move process {tid} out: no suitable cgroup outside the shields is known"
-            ),
-            RunError::Unfinished { path, unfinished } => {
-                write!(f, "no shield is active: {unfinished}\n  file:  {path}")
-            }
-            RunError::Journal(error) => error.fmt(f),
-            RunError::Record(why) => f.write_str(why),
-            RunError::Machine(error) => error.fmt(f),
-        }
+fn write_in_the_way(
+    f: &mut fmt::Formatter<'_>,
+    shield: &str,
+    threads: &[ThreadInTheWay],
+) -> fmt::Result {
+    write!(f, "programs in shield {shield} cannot continue in its new version")?;
+    threads.iter().take(8).try_for_each(|thread| write!(f, "\n  {thread}"))?;
+    match threads.len().saturating_sub(8) {
+        0 => Ok(()),
+        more => write!(f, "\n  and {more} more"),
     }
 }
 

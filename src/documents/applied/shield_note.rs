@@ -6,15 +6,17 @@ use crate::documents::plan::{Disturbance, NamedShield, VersionSettings, list_shi
 use crate::documents::process_note::ProcessNote;
 use crate::with_text;
 use cpushield_linux::{CpuSet, TaskId};
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use std::fmt;
 
 /// What a user should know about a shield that was applied, changed or undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum ShieldNote {
-    /// Its CPUs or its classes of protection were changed.
+    /// shield {shield} was changed: {added}.
+    #[with(added = describe_cpus(added, released))]
     Changed {
         /// The shield.
         shield: String,
@@ -23,37 +25,41 @@ pub enum ShieldNote {
         /// CPUs that it no longer has.
         released: CpuSet,
     },
-    /// Settings that only the new version has, or only the old one.
+    /// settings {0}.
     Settings(VersionSettings),
-    /// The restoration of settings interrupted other shields.
+    /// restoring {tunable} interrupted {shields}: {effect}.
+    #[with(shields = disturbance.named_shields(), effect = &disturbance.effect)]
     Interrupted {
         /// The tunable.
         tunable: String,
         /// The cost.
         disturbance: Disturbance,
     },
-    /// Other shields are active.
+    /// also active: {shields}.
+    #[with(shields = list_shields(shields))]
     OtherShields {
         /// The shields.
         shields: Vec<NamedShield>,
     },
-    /// The shield was already in force.
+    /// shield {shield} is already active; nothing was changed.
     Unchanged {
         /// The shield.
         shield: String,
     },
-    /// The shield was in force, but some of its settings were missing.
+    /// shield {shield} was active, but some of its settings were missing.
     Repaired {
         /// The shield.
         shield: String,
     },
-    /// A repair is incomplete.
+    /// {why}.
     RepairHalted {
         /// Why.
         why: String,
     },
-    /// Another process had changed a setting that the shield changes too. Undo restores the value
-    /// of that process.
+    /// {subject}; undo restores that new value.
+    ///
+    /// Undo restores the value of that process.
+    #[with(subject = ForeignValue(subject, drift))]
     ForeignValue {
         /// What the change is about.
         subject: String,
@@ -61,12 +67,15 @@ pub enum ShieldNote {
         drift: DriftedValue,
     },
     /// Other processes had changed the affinity of tasks. Undo restores those masks.
+    #[print(write_foreign_affinities(f, tasks))]
     ForeignAffinities {
         /// The tasks.
         tasks: Vec<TaskId>,
     },
-    /// Another process had changed a setting of the replaced version of the shield. Its value
-    /// stays.
+    /// {subject}; that value stays.
+    ///
+    /// Its value stays.
+    #[with(subject = ForeignValue(subject, drift))]
     ForeignValueKept {
         /// What the change is about.
         subject: String,
@@ -74,77 +83,81 @@ pub enum ShieldNote {
         drift: DriftedValue,
     },
     /// A shield of another boot is gone, and its journal was archived.
+    #[print(write_rebooted(f, shield, journal))]
     Rebooted {
         /// The shield; `None` if its journal does not name it.
         shield: Option<String>,
         /// The archived journal.
         journal: String,
     },
-    /// The summary for users other than root could not be written.
+    /// `status` cannot show the shield to other users: {error}.
     NotPublished {
         /// The error.
         error: String,
     },
     /// A line of the journal could not be read.
+    #[delegate]
     JournalLineDropped {
         /// The line.
         line: DroppedLine,
     },
-    /// The journal of another boot could not be read completely.
+    /// cannot read the journal, so its changes are not listed: {error}.
     JournalIncomplete {
         /// What is wrong.
         error: String,
     },
-    /// The journal could not be written during undo.
+    /// the journal could not be written ({answer}), so undo continued without it.
     JournalNotWritten {
         /// The answer of the kernel.
         answer: String,
     },
-    /// The journal was removed, because it could not be archived.
+    /// the journal could not be archived ({answer}) and was removed.
     JournalRemoved {
         /// Why it could not be archived.
         answer: String,
     },
-    /// The journal could not be archived, removed or rewritten, so it still names the shield.
+    /// the journal still names the shield ({answer}): run `cpushield undo` again when the journal's
+    /// directory is writable.
     JournalStays {
         /// The answer of the kernel.
         answer: String,
     },
-    /// A kernel tracer of a killed measurement was stopped.
+    /// {TRACER_STOPPED}.
     TracerStopped,
-    /// The settings of a kernel tracer could not be restored.
+    /// could not restore the tracer settings of a killed measurement: {error}.
     TracerNotRestored {
         /// The error.
         error: String,
     },
-    /// Traces of killed watches were removed.
+    /// removed traces left behind by killed cpushield processes: {traces}.
     TracesRemoved {
         /// How many.
         traces: usize,
     },
-    /// A program that was added is back where it was.
+    /// {comm} ({tid}) is back in its previous place.
     ProgramMovedBack {
         /// Its name.
         comm: String,
         /// Its number.
         tid: i32,
     },
-    /// A real-time program continues as an ordinary one.
+    /// {program} continues as an ordinary program.
     ProgramMadeOrdinary {
         /// Its name, number and former policy.
         program: String,
     },
-    /// The programs in the shield could not be released.
+    /// could not release the programs in the shield: {error}.
     ProgramsNotReleased {
         /// The error.
         error: String,
     },
-    /// The new CPUs of the programs in the shield could not be recorded.
+    /// could not record the new CPUs of programs in the shield: {error}.
     ProgramsNotRecorded {
         /// The error.
         error: String,
     },
     /// About one process.
+    #[delegate]
     Process {
         /// The note.
         #[serde(with = "with_text::WithText::<ProcessNote>")]
@@ -158,83 +171,23 @@ impl From<ProcessNote> for ShieldNote {
     }
 }
 
-impl fmt::Display for ShieldNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Changed { shield, added, released } => {
-                write!(f, "shield {shield} was changed: {}", describe_cpus(added, released))
-            }
-            Self::Settings(settings) => write!(f, "settings {settings}"),
-            Self::Interrupted { tunable, disturbance } => {
-                let (shields, effect) = (disturbance.named_shields(), &disturbance.effect);
-                write!(f, "restoring {tunable} interrupted {shields}: {effect}")
-            }
-            Self::OtherShields { shields } => {
-                write!(f, "also active: {}", list_shields(shields))
-            }
-            Self::Unchanged { shield } => write!(f, "shield {shield} {UNCHANGED}"),
-            Self::Repaired { shield } => write!(f, "shield {shield} {REPAIRED}"),
-            Self::RepairHalted { why } => f.write_str(why),
-            Self::ForeignValue { subject, drift } => {
-                write!(f, "{}; undo restores that new value", ForeignValue(subject, drift))
-            }
-            Self::ForeignValueKept { subject, drift } => {
-                write!(f, "{}; that value stays", ForeignValue(subject, drift))
-            }
-            Self::ForeignAffinities { tasks } => {
-                let tasks = comma_numbers(tasks);
-                write!(f, "other processes changed the affinity of tasks ({tasks}); ")?;
-                f.write_str("undo restores these new masks")
-            }
-            Self::Rebooted { shield, journal } => {
-                let named = shield.as_ref().map(|name| format!("shield {name}"));
-                let shield = named.as_deref().unwrap_or("a shield");
-                write!(f, "the machine was rebooted after {shield} was applied, ")?;
-                write!(f, "{REBOOTED} {journal}")
-            }
-            Self::NotPublished { error } => {
-                write!(f, "`status` cannot show the shield to other users: {error}")
-            }
-            Self::JournalLineDropped { line } => line.fmt(f),
-            Self::JournalIncomplete { error } => write!(f, "{JOURNAL_UNREADABLE}: {error}"),
-            Self::JournalNotWritten { answer } => {
-                write!(f, "the journal could not be written ({answer}), {WITHOUT_JOURNAL}")
-            }
-            Self::JournalRemoved { answer } => {
-                write!(f, "the journal could not be archived ({answer}) and was removed")
-            }
-            Self::JournalStays { answer } => {
-                write!(f, "the journal still names the shield ({answer}): {UNDO_AGAIN}")
-            }
-            Self::TracerStopped => f.write_str(TRACER_STOPPED),
-            Self::TracerNotRestored { error } => {
-                write!(f, "could not restore the tracer settings of a killed measurement: {error}")
-            }
-            Self::TracesRemoved { traces } => {
-                write!(f, "removed traces left behind by killed cpushield processes: {traces}")
-            }
-            Self::ProgramMovedBack { comm, tid } => {
-                write!(f, "{comm} ({tid}) is back in its previous place")
-            }
-            Self::ProgramMadeOrdinary { program } => {
-                write!(f, "{program} continues as an ordinary program")
-            }
-            Self::ProgramsNotReleased { error } => {
-                write!(f, "could not release the programs in the shield: {error}")
-            }
-            Self::ProgramsNotRecorded { error } => {
-                write!(f, "could not record the new CPUs of programs in the shield: {error}")
-            }
-            Self::Process { process } => process.fmt(f),
-        }
-    }
+fn write_foreign_affinities(f: &mut fmt::Formatter<'_>, tasks: &[TaskId]) -> fmt::Result {
+    let tasks = comma_numbers(tasks);
+    write!(f, "other processes changed the affinity of tasks ({tasks}); ")?;
+    f.write_str("undo restores these new masks")
 }
 
-const UNCHANGED: &str = "is already active; nothing was changed";
-const REPAIRED: &str = "was active, but some of its settings were missing";
-const JOURNAL_UNREADABLE: &str = "cannot read the journal, so its changes are not listed";
-const WITHOUT_JOURNAL: &str = "so undo continued without it";
-const UNDO_AGAIN: &str = "run `cpushield undo` again when the journal's directory is writable";
+fn write_rebooted(
+    f: &mut fmt::Formatter<'_>,
+    shield: &Option<String>,
+    journal: &str,
+) -> fmt::Result {
+    let named = shield.as_ref().map(|name| format!("shield {name}"));
+    let shield = named.as_deref().unwrap_or("a shield");
+    write!(f, "the machine was rebooted after {shield} was applied, ")?;
+    write!(f, "{REBOOTED} {journal}")
+}
+
 const REBOOTED: &str = "so the shield no longer exists; its journal was moved to";
 const TRACER_STOPPED: &str = "a killed measurement left a kernel tracer running; cpushield stopped it \
                               and restored its settings";

@@ -1,19 +1,20 @@
 //! [`StepNote`]: what a user should know about a step that was made or reverted. Pure.
 
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What a user should know about a step that was made or reverted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum StepNote {
-    /// The partition has type `root`, because the kernel did not accept `isolated`.
+    /// the kernel reports {answer:?}, so the partition is of type `root`.
     RootPartition {
         /// Its answer to `isolated`.
         answer: String,
     },
-    /// A refused file has neither the new value nor the original.
+    /// {refusal}, and {original:?} cannot be restored: {answer}.
     OriginalLost {
         /// Why the new value was refused.
         refusal: String,
@@ -22,7 +23,7 @@ pub enum StepNote {
         /// Why the original cannot be written.
         answer: String,
     },
-    /// A slice that was not made as requested could not be removed.
+    /// {refusal}, and the settings of {slice} cannot be removed: {answer}.
     SliceRemains {
         /// The slice.
         slice: String,
@@ -31,28 +32,29 @@ pub enum StepNote {
         /// Why it cannot be removed.
         answer: String,
     },
-    /// The change was requested, and whether it was made is unknown.
+    /// {wanted:?} was requested, but the result is unknown: {answer}.
     ResultUnknown {
         /// What was requested.
         wanted: String,
         /// The error after the request.
         answer: String,
     },
-    /// systemd gave a slice other memory nodes.
+    /// systemd gave the slice the memory nodes {given:?} instead of {wanted:?}.
     OtherMemoryNodes {
         /// The nodes.
         given: String,
         /// The nodes of the shield.
         wanted: String,
     },
-    /// A cycled CPU stays offline.
+    /// CPU {cpu} did not come online: {answer}.
     CpuStaysOffline {
         /// The CPU.
         cpu: usize,
         /// The answer of the kernel.
         answer: String,
     },
-    /// Files that change when a CPU goes offline were not restored.
+    /// {path}; undo tries again.
+    #[with(path = describe_unrestored(path, why, *more))]
     FilesNotRestored {
         /// The first file.
         path: String,
@@ -61,26 +63,28 @@ pub enum StepNote {
         /// The number of other such files.
         more: usize,
     },
-    /// A kernel thread that got other CPUs when a CPU went offline keeps them.
+    /// the CPUs of kernel thread {tid} were not restored: {answer}.
     KthreadNotRestored {
         /// Its number.
         tid: i32,
         /// The kernel's answer.
         answer: String,
     },
-    /// Units stay in the slice of the shield, which no longer has limits.
+    /// {units} in {slice}, which no longer limits CPUs.
+    #[with(units = stay(units))]
     UnitsStay {
         /// The slice.
         slice: String,
         /// The units.
         units: Vec<String>,
     },
-    /// Another group needs cpusets now.
+    /// {group} now has its own CPUs, so the cpuset controller stays enabled.
     CpusetsStayEnabled {
         /// The group.
         group: String,
     },
     /// Tasks of the group moved to another group.
+    #[print(write_tasks_moved(f, to, count, names))]
     TasksMoved {
         /// The other group.
         to: String,
@@ -90,6 +94,7 @@ pub enum StepNote {
         names: Vec<String>,
     },
     /// Tasks moved back to the root cpuset.
+    #[print(write_tasks_moved_back(f, count, stayed, answer))]
     TasksMovedBack {
         /// Their number.
         count: usize,
@@ -98,63 +103,37 @@ pub enum StepNote {
         /// The kernel's answer for the first that stayed; `None` if none did.
         answer: Option<String>,
     },
-    /// irqbalance no longer has the ban.
+    /// irqbalance was restarted and lost the setting.
     BanLost,
 }
 
-impl fmt::Display for StepNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            StepNote::RootPartition { answer } => {
-                write!(f, "the kernel reports {answer:?}, so the partition is of type `root`")
-            }
-            StepNote::OriginalLost { refusal, original, answer } => {
-                write!(f, "{refusal}, and {original:?} cannot be restored: {answer}")
-            }
-            StepNote::SliceRemains { slice, refusal, answer } => {
-                write!(f, "{refusal}, and the settings of {slice} cannot be removed: {answer}")
-            }
-            StepNote::ResultUnknown { wanted, answer } => {
-                write!(f, "{wanted:?} was requested, but the result is unknown: {answer}")
-            }
-            StepNote::OtherMemoryNodes { given, wanted } => {
-                write!(f, "systemd gave the slice the memory nodes {given:?} instead of {wanted:?}")
-            }
-            StepNote::CpuStaysOffline { cpu, answer } => {
-                write!(f, "CPU {cpu} did not come online: {answer}")
-            }
-            StepNote::FilesNotRestored { path, why, more } => {
-                write!(f, "{}; undo tries again", describe_unrestored(path, why, *more))
-            }
-            StepNote::KthreadNotRestored { tid, answer } => {
-                write!(f, "the CPUs of kernel thread {tid} were not restored: {answer}")
-            }
-            StepNote::UnitsStay { slice, units } => {
-                write!(f, "{} in {slice}, which no longer limits CPUs", stay(units))
-            }
-            StepNote::CpusetsStayEnabled { group } => {
-                write!(f, "{group} now has its own CPUs, so the cpuset controller stays enabled")
-            }
-            StepNote::TasksMoved { to, count, names } => {
-                match count {
-                    1 => f.write_str("1 task of the group is")?,
-                    n => write!(f, "{n} tasks of the group are")?,
-                }
-                write!(f, " now in {to}")?;
-                let more = count.saturating_sub(names.len());
-                match (names.is_empty(), more) {
-                    (true, _) => Ok(()),
-                    (false, 0) => write!(f, ": {}", names.join(", ")),
-                    (false, more) => write!(f, ": {} and {more} more", names.join(", ")),
-                }
-            }
-            StepNote::TasksMovedBack { count, stayed, answer } => {
-                write!(f, "tasks moved back: {count}")?;
-                answer.as_ref().map_or(Ok(()), |answer| write!(f, "; {stayed} stayed: {answer}"))
-            }
-            StepNote::BanLost => f.write_str("irqbalance was restarted and lost the setting"),
-        }
+fn write_tasks_moved(
+    f: &mut fmt::Formatter<'_>,
+    to: &str,
+    count: &usize,
+    names: &[String],
+) -> fmt::Result {
+    match count {
+        1 => f.write_str("1 task of the group is")?,
+        n => write!(f, "{n} tasks of the group are")?,
     }
+    write!(f, " now in {to}")?;
+    let more = count.saturating_sub(names.len());
+    match (names.is_empty(), more) {
+        (true, _) => Ok(()),
+        (false, 0) => write!(f, ": {}", names.join(", ")),
+        (false, more) => write!(f, ": {} and {more} more", names.join(", ")),
+    }
+}
+
+fn write_tasks_moved_back(
+    f: &mut fmt::Formatter<'_>,
+    count: &usize,
+    stayed: &usize,
+    answer: &Option<String>,
+) -> fmt::Result {
+    write!(f, "tasks moved back: {count}")?;
+    answer.as_ref().map_or(Ok(()), |answer| write!(f, "; {stayed} stayed: {answer}"))
 }
 
 /// `a.service stays`, or `a.service, b.service stay`.

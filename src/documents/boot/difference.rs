@@ -1,39 +1,45 @@
 //! How the machine differs from what was written in boot files, and what undo could not leave as
 //! it was. Pure.
 
+use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// A difference between what was written and what the machine has.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "difference", rename_all = "kebab-case")]
 pub enum BootDifference {
-    /// Writing was interrupted.
+    /// writing the boot files was interrupted; `cpushield boot undo` restores the original files.
     Interrupted,
-    /// A kernel no longer has an entry with the parameters.
+    /// no menu entry boots kernel {version} with the parameters: the kernel was removed, or the
+    /// loader's configuration changed.
     EntryGone {
         /// The kernel's version.
         version: String,
     },
-    /// The running kernel has an entry with the parameters, and another one was booted.
+    /// the kernel was not booted with {words}; boot the menu entry that has them.
+    #[with(words = words.join(" "))]
     EntryNotBooted {
         /// The missing parameters.
         words: Vec<String>,
     },
-    /// The running kernel is not one of those that get the parameters.
+    /// the kernel was not booted with {words}: it is not one of the chosen kernels; boot a chosen
+    /// kernel.
+    #[with(words = words.join(" "))]
     OtherKernel {
         /// The missing parameters.
         words: Vec<String>,
     },
-    /// The kernel was booted with a parameter that is not in force.
+    /// the kernel was booted with {word}, but the parameter is not in force: the kernel shows
+    /// {shows}.
+    #[with(shows = shows.as_deref().unwrap_or("nothing"))]
     NotInForce {
         /// The parameter.
         word: String,
         /// What the kernel shows; `None` when it shows nothing.
         shows: Option<String>,
     },
-    /// The kernel reported that it does not accept a parameter as written.
+    /// the kernel reported about {parameter}: {message}.
     Refused {
         /// The parameter's name.
         parameter: String,
@@ -57,52 +63,19 @@ impl BootDifference {
     }
 }
 
-impl fmt::Display for BootDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BootDifference::Interrupted => {
-                f.write_str("writing the boot files was interrupted")?;
-            }
-            BootDifference::EntryGone { version } => write!(
-                f,
-                "no menu entry boots kernel {version} with the parameters: the kernel was removed, \
-                 or the loader's configuration changed"
-            )?,
-            BootDifference::EntryNotBooted { words } => {
-                write!(f, "the kernel was not booted with {}", words.join(" "))?;
-            }
-            BootDifference::OtherKernel { words } => write!(
-                f,
-                "the kernel was not booted with {}: it is not one of the chosen kernels",
-                words.join(" ")
-            )?,
-            BootDifference::NotInForce { word, shows } => {
-                let shows = shows.as_deref().unwrap_or("nothing");
-                write!(
-                    f,
-                    "the kernel was booted with {word}, but the parameter is not in force: \
-                     the kernel shows {shows}"
-                )?;
-            }
-            BootDifference::Refused { parameter, message } => {
-                write!(f, "the kernel reported about {parameter}: {message}")?;
-            }
-        }
-        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
-    }
-}
-
 /// What undo could not leave as it was.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum UndoNote {
-    /// The kernel that `--kexec` loaded cannot be unloaded.
+    /// could not unload the kernel that --kexec loaded ({answer}); the next reboot by systemd would
+    /// start it with the parameters; to reboot without kexec: SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl
+    /// reboot.
     StillLoaded {
         /// The kernel's answer.
         answer: String,
     },
-    /// A file that cpushield wrote was removed although another program had changed it.
+    /// {path} was removed, although another program had changed it.
     ChangedFileRemoved {
         /// The file.
         path: String,
@@ -119,21 +92,5 @@ impl UndoNote {
             }
             UndoNote::ChangedFileRemoved { .. } => None,
         }
-    }
-}
-
-impl fmt::Display for UndoNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UndoNote::StillLoaded { answer } => write!(
-                f,
-                "could not unload the kernel that --kexec loaded ({answer}); the next reboot by \
-                 systemd would start it with the parameters"
-            )?,
-            UndoNote::ChangedFileRemoved { path } => {
-                write!(f, "{path} was removed, although another program had changed it")?;
-            }
-        }
-        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
 }

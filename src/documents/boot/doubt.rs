@@ -3,73 +3,77 @@
 use super::TrialGoal;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A reason against making the parameters of a trial permanent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum TrialDoubt {
-    /// The boot does not have a parameter.
+    /// the kernel was not booted with {word}.
     NotBooted {
         /// The parameter.
         word: String,
     },
-    /// A parameter is not in force.
+    /// {word} is not in force: the kernel shows {shows}.
     NotInForce {
         /// The parameter.
         word: String,
         /// What the kernel shows.
         shows: String,
     },
-    /// The kernel reported that it does not accept a parameter as written.
+    /// the kernel reported about {parameter}: {message}.
     Refused {
         /// The parameter's name.
         parameter: String,
         /// The kernel's message.
         message: String,
     },
-    /// A unit failed that had not failed before the trial.
+    /// {unit} failed, but did not fail before the trial.
     UnitFailed {
         /// The unit.
         unit: String,
     },
-    /// No user could reach the machine in time, so a unit reboots it into the old entry.
+    /// {goal} did not become available within {within_s} s.
     NotReached {
         /// What did not come up.
         goal: TrialGoal,
         /// Seconds after the start of the kernel.
         within_s: u64,
     },
-    /// The active shield has other CPUs than the trial.
+    /// the active shield has CPU {shielded} but not CPU {missing}, so no shield on CPU {proves} was
+    /// verified (before the next trial, run `cpushield disable`, or `cpushield enable` with these
+    /// CPUs).
+    #[with(missing = proves.difference(shielded))]
     OtherShield {
         /// CPUs that the trial shields.
         proves: CpuSet,
         /// CPUs that are shielded.
         shielded: CpuSet,
     },
-    /// The active shield is incomplete.
+    /// the active shield is incomplete: {unfinished}.
     ShieldIncomplete {
         /// What was not finished.
         unfinished: String,
     },
-    /// The shield could not be watched.
+    /// the shield could not be watched: {why}.
     NotWatched {
         /// The error.
         why: String,
     },
-    /// `verify` does not let an active shield pass.
+    /// shield {shield} does not hold; `cpushield verify --shield {shield}` reports why.
     VerifyFails {
         /// The name of the shield.
         shield: String,
     },
-    /// The shield does not hold.
+    /// {verdict}.
     ShieldLeaks {
         /// The summary of the verdict, and its leaks.
         verdict: String,
     },
-    /// The parameters cannot be made permanent.
+    /// the parameters cannot be made permanent: {why}.
     CannotStay {
         /// The error.
         why: String,
@@ -86,49 +90,6 @@ impl TrialDoubt {
                  CPUs",
             ),
             _ => None,
-        }
-    }
-}
-
-impl fmt::Display for TrialDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advice = self.advice().unwrap_or_default();
-        match self {
-            TrialDoubt::NotBooted { word } => {
-                write!(f, "the kernel was not booted with {word}")
-            }
-            TrialDoubt::NotInForce { word, shows } => {
-                write!(f, "{word} is not in force: the kernel shows {shows}")
-            }
-            TrialDoubt::Refused { parameter, message } => {
-                write!(f, "the kernel reported about {parameter}: {message}")
-            }
-            TrialDoubt::UnitFailed { unit } => {
-                write!(f, "{unit} failed, but did not fail before the trial")
-            }
-            TrialDoubt::NotReached { goal, within_s } => {
-                write!(f, "{goal} did not become available within {within_s} s")
-            }
-            TrialDoubt::OtherShield { proves, shielded } => {
-                let missing = proves.difference(shielded);
-                write!(
-                    f,
-                    "the active shield has CPU {shielded} but not CPU {missing}, so no shield on \
-                     CPU {proves} was verified ({advice})"
-                )
-            }
-            TrialDoubt::ShieldIncomplete { unfinished } => {
-                write!(f, "the active shield is incomplete: {unfinished}")
-            }
-            TrialDoubt::NotWatched { why } => write!(f, "the shield could not be watched: {why}"),
-            TrialDoubt::VerifyFails { shield } => write!(
-                f,
-                "shield {shield} does not hold; `cpushield verify --shield {shield}` reports why"
-            ),
-            TrialDoubt::ShieldLeaks { verdict } => f.write_str(verdict),
-            TrialDoubt::CannotStay { why } => {
-                write!(f, "the parameters cannot be made permanent: {why}")
-            }
         }
     }
 }

@@ -10,40 +10,45 @@ use serde::Serialize;
 use std::fmt;
 
 /// Why these CPUs, or these kernels.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum BootReason {
-    /// No CPUs were requested, so all that can be shielded are prepared.
+    /// {cpus} can be shielded at any time after a boot with these parameters; the core of the boot
+    /// CPU and one core of each other memory node remain for housekeeping.
+    #[with(cpus = named(cpus))]
     EveryShieldableCpu {
         /// These CPUs.
         cpus: CpuSet,
     },
-    /// With `isolcpus=` the scheduler places no program on the CPUs, and no CPUs were requested:
-    /// only one core.
+    /// with isolcpus=, the scheduler places no other program on {cpus} until you boot without it; a
+    /// program can still pin itself there; to choose other CPUs: --cpus LIST.
+    #[with(cpus = named(cpus))]
     IsolatedCore {
         /// The CPUs of that core.
         cpus: CpuSet,
     },
     /// The running boot has a list with these CPUs, but they share a core with the boot CPU.
+    #[print(write_boot_sibling(f, cpus, boot))]
     BootSibling {
         /// These CPUs.
         cpus: CpuSet,
         /// The boot CPU.
         boot: usize,
     },
-    /// A row of an experiment has these parameters.
+    /// row {row:?} of {file} was measured with these parameters.
     MeasuredRow {
         /// The row's name.
         row: String,
         /// The file with the experiment.
         file: String,
     },
-    /// There are real-time kernels.
+    /// real-time kernels get the parameters; other kernels stay as they are.
     RealtimeKernels,
-    /// The installed kernels are unknown.
+    /// could not list the installed kernels.
     KernelsUnlisted,
-    /// There is no real-time kernel, and the default kernel is not the first one.
+    /// {realtime}, so the default kernel {version} gets the parameters; {first}, the first kernel
+    /// in the menu, does not.
     DefaultKernel {
         /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
@@ -52,13 +57,14 @@ pub enum BootReason {
         /// The version of the first entry.
         first: String,
     },
-    /// There is no real-time kernel, and the first kernel is the default.
+    /// {realtime}, so the first kernel in the menu gets the parameters.
     FirstKernel {
         /// What is known about real-time kernels.
         realtime: RealtimeAbsence,
     },
     /// Why the requested CPUs were chosen.
     #[serde(untagged)]
+    #[delegate]
     Choice(ChoiceReason),
 }
 
@@ -73,45 +79,10 @@ pub enum RealtimeAbsence {
     Unknown,
 }
 
-impl fmt::Display for BootReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BootReason::Choice(reason) => reason.fmt(f),
-            BootReason::EveryShieldableCpu { cpus } => write!(
-                f,
-                "{} can be shielded at any time after a boot with these parameters; the core of \
-                 the boot CPU and one core of each other memory node remain for housekeeping",
-                named(cpus)
-            ),
-            BootReason::IsolatedCore { cpus } => write!(
-                f,
-                "with isolcpus=, the scheduler places no other program on {} until you boot \
-                 without it; a program can still pin itself there; to choose other CPUs: --cpus \
-                 LIST",
-                named(cpus)
-            ),
-            BootReason::BootSibling { cpus, boot } => {
-                let (is, its) = if cpus.len() == 1 { ("is", "its") } else { ("are", "their") };
-                let cpus = named(cpus);
-                write!(f, "{cpus} {is} left out: {its} sibling CPU {boot} is the boot CPU")
-            }
-            BootReason::MeasuredRow { row, file } => {
-                write!(f, "row {row:?} of {file} was measured with these parameters")
-            }
-            BootReason::RealtimeKernels => {
-                f.write_str("real-time kernels get the parameters; other kernels stay as they are")
-            }
-            BootReason::KernelsUnlisted => f.write_str("could not list the installed kernels"),
-            BootReason::DefaultKernel { realtime, version, first } => write!(
-                f,
-                "{realtime}, so the default kernel {version} gets the parameters; {first}, the \
-                 first kernel in the menu, does not"
-            ),
-            BootReason::FirstKernel { realtime } => {
-                write!(f, "{realtime}, so the first kernel in the menu gets the parameters")
-            }
-        }
-    }
+fn write_boot_sibling(f: &mut fmt::Formatter<'_>, cpus: &CpuSet, boot: &usize) -> fmt::Result {
+    let (is, its) = if cpus.len() == 1 { ("is", "its") } else { ("are", "their") };
+    let cpus = named(cpus);
+    write!(f, "{cpus} {is} left out: {its} sibling CPU {boot} is the boot CPU")
 }
 
 /// Why a parameter is not wanted.

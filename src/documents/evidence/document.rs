@@ -10,7 +10,6 @@ use crate::documents::evidence::{
 use crate::documents::time_text::{exact_duration, measured};
 use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The format version of both documents.
 pub const SCHEMA: u32 = 1;
@@ -146,49 +145,33 @@ pub enum MissingTree {
 }
 
 /// What broke a limit, with the limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "breach", rename_all = "kebab-case")]
 pub enum LimitBreach {
-    /// More entries into the kernel than allowed.
+    /// entry {count} into the kernel; at most {most} allowed.
     Entries {
         /// How many there were; 0 when they were not counted.
         count: u64,
         /// How many are allowed.
         most: u64,
     },
-    /// A longer gap than allowed, as the sampler saw it.
+    /// a gap of {length}; at most {most} allowed.
+    #[with(length = measured(*ns), most = exact_duration(*most_ns))]
     Gap {
         /// Its length, in nanoseconds.
         ns: u64,
         /// The allowed length, in nanoseconds.
         most_ns: u64,
     },
-    /// A longer interruption than allowed, as the trace saw it.
+    /// an interruption of {length}; at most {most} allowed.
+    #[with(length = measured(*ns), most = exact_duration(*most_ns))]
     Interruption {
         /// Its length, in nanoseconds.
         ns: u64,
         /// The allowed length, in nanoseconds.
         most_ns: u64,
     },
-}
-
-impl fmt::Display for LimitBreach {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            LimitBreach::Entries { count, most } => {
-                write!(f, "entry {count} into the kernel; at most {most} allowed")
-            }
-            LimitBreach::Gap { ns, most_ns } => {
-                let (length, most) = (measured(ns), exact_duration(most_ns));
-                write!(f, "a gap of {length}; at most {most} allowed")
-            }
-            LimitBreach::Interruption { ns, most_ns } => {
-                let (length, most) = (measured(ns), exact_duration(most_ns));
-                write!(f, "an interruption of {length}; at most {most} allowed")
-            }
-        }
-    }
 }
 
 /// A node in the tree of a breach.

@@ -7,22 +7,23 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What makes the figures of one CPU doubtful.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum CpuDoubt {
     /// The machine changed during the watch.
+    #[delegate]
     CircumstanceChanged {
         /// What changed.
         change: CircumstanceChange,
     },
-    /// CPUs were offline during the watch.
+    /// CPU {cpus} was offline.
     CpusOffline {
         /// The CPUs.
         #[cfg_attr(feature = "schema", schemars(with = "String"))]
         cpus: CpuSet,
     },
-    /// A thread of the workload left the watched CPUs.
+    /// the workload thread {comm} ({tid}) moved to CPU {cpu}.
     WorkloadMoved {
         /// Its name.
         comm: String,
@@ -31,138 +32,97 @@ pub enum CpuDoubt {
         /// The CPU that it moved to.
         cpu: usize,
     },
-    /// The counters of the kernel could not be read.
+    /// {answer}.
     CountersUnreadable {
         /// The kernel's error.
         answer: String,
     },
-    /// The counters have no column for this CPU.
+    /// CPU {cpu} has no column in /proc/interrupts: it was offline.
     NoColumn {
         /// The CPU.
         cpu: usize,
     },
-    /// A counter was lower at the end than at the beginning.
+    /// counter {counter} of {file} went backwards.
     CounterWentBack {
         /// Its name.
         counter: String,
         /// The file that contains it.
         file: String,
     },
-    /// The counters saw more than the trace, whose span encloses theirs.
+    /// the counters saw {counted} interrupts, the trace only {traced} entries.
     CountersSawMore {
         /// Interrupts that were counted.
         counted: u64,
         /// Entries that were traced.
         traced: u64,
     },
-    /// The gap sampler was the workload and did not watch this CPU.
+    /// the gap sampler did not watch this CPU.
     NoSampler,
-    /// The clock of the sampler went backwards.
+    /// the sampler's clock went backwards {times}.
+    #[with(times = many(*times, "time"))]
     SamplerClockBackwards {
         /// How often.
         times: u64,
     },
-    /// The sampler was moved off this CPU.
+    /// the sampler was moved off this CPU.
     SamplerMoved,
-    /// The sampler did not run for the whole span.
+    /// the sampler ran for only {ran_ns} ms of {span_ns} ms.
+    #[with(ran_ns = ran_ns / 1_000_000, span_ns = span_ns / 1_000_000)]
     SamplerAway {
         /// How long it ran, in nanoseconds.
         ran_ns: u64,
         /// The length of the span, in nanoseconds.
         span_ns: u64,
     },
-    /// The trace lost events, which a watch counts apart.
+    /// the trace lost {count}.
+    #[with(count = many(*count, "event"))]
     EventsLost {
         /// How many.
         count: u64,
     },
-    /// A part of the trace could not be decoded.
+    /// cannot decode {count} of the trace.
+    #[with(count = many(*count, "byte"))]
     BytesNotUnderstood {
         /// The number of bytes.
         count: u64,
     },
-    /// Events have an earlier time than the event before them.
+    /// the time stamp goes back at {count} of the trace.
+    #[with(count = many(*count, "event"))]
     EventsBackwards {
         /// How many.
         count: u64,
     },
     /// A task ran without an event that announced it.
+    #[print(write_task_not_announced(f, times, after))]
     TaskNotAnnounced {
         /// How often.
         times: u64,
         /// The thread that ran before the first such task; `None` when it is unknown.
         after: Option<String>,
     },
-    /// The kernel was entered, but not from a task of the workload.
+    /// a task that is not known to belong to the workload entered the kernel {count}.
+    #[with(count = many(*count, "time"))]
     EntriesNotAttributed {
         /// How often.
         count: u64,
     },
-    /// No event was seen, and the workload had no CPU time.
+    /// no event was seen, and the workload did not run.
     WorkloadDidNotRun,
-    /// The rate of the trace clock is not known accurately enough.
+    /// the rate of the trace clock is known only to within {error_ppm:.0} ppm.
     ClockInaccurate {
         /// How far it may be off, in parts per million.
         error_ppm: f64,
     },
 }
 
-impl fmt::Display for CpuDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CpuDoubt::CircumstanceChanged { change } => change.fmt(f),
-            CpuDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
-            CpuDoubt::WorkloadMoved { comm, tid, cpu } => {
-                write!(f, "the workload thread {comm} ({tid}) moved to CPU {cpu}")
-            }
-            CpuDoubt::CountersUnreadable { answer } => f.write_str(answer),
-            CpuDoubt::NoColumn { cpu } => {
-                write!(f, "CPU {cpu} has no column in /proc/interrupts: it was offline")
-            }
-            CpuDoubt::CounterWentBack { counter, file } => {
-                write!(f, "counter {counter} of {file} went backwards")
-            }
-            CpuDoubt::CountersSawMore { counted, traced } => {
-                write!(f, "the counters saw {counted} interrupts, the trace only {traced} entries")
-            }
-            CpuDoubt::NoSampler => f.write_str("the gap sampler did not watch this CPU"),
-            CpuDoubt::SamplerClockBackwards { times } => {
-                write!(f, "the sampler's clock went backwards {}", many(*times, "time"))
-            }
-            CpuDoubt::SamplerMoved => f.write_str("the sampler was moved off this CPU"),
-            CpuDoubt::SamplerAway { ran_ns, span_ns } => {
-                write!(
-                    f,
-                    "the sampler ran for only {} ms of {} ms",
-                    ran_ns / 1_000_000,
-                    span_ns / 1_000_000
-                )
-            }
-            CpuDoubt::EventsLost { count } => write!(f, "the trace lost {}", many(*count, "event")),
-            CpuDoubt::BytesNotUnderstood { count } => {
-                write!(f, "cannot decode {} of the trace", many(*count, "byte"))
-            }
-            CpuDoubt::EventsBackwards { count } => {
-                write!(f, "the time stamp goes back at {} of the trace", many(*count, "event"))
-            }
-            CpuDoubt::TaskNotAnnounced { times, after } => {
-                let times = many(*times, "time");
-                write!(f, "a task ran {times}, but the trace has no switch to it")?;
-                after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
-            }
-            CpuDoubt::EntriesNotAttributed { count } => write!(
-                f,
-                "a task that is not known to belong to the workload entered the kernel {}",
-                many(*count, "time")
-            ),
-            CpuDoubt::WorkloadDidNotRun => {
-                f.write_str("no event was seen, and the workload did not run")
-            }
-            CpuDoubt::ClockInaccurate { error_ppm } => {
-                write!(f, "the rate of the trace clock is known only to within {error_ppm:.0} ppm")
-            }
-        }
-    }
+fn write_task_not_announced(
+    f: &mut fmt::Formatter<'_>,
+    times: &u64,
+    after: &Option<String>,
+) -> fmt::Result {
+    let times = many(*times, "time");
+    write!(f, "a task ran {times}, but the trace has no switch to it")?;
+    after.iter().try_for_each(|thread| write!(f, ", first after {thread}"))
 }
 
 /// What changed on the machine while CPUs were watched.

@@ -14,85 +14,97 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The reason for an unknown verdict, or the evidence that a limit held.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum JudgeReason {
-    /// The gap sampler shows that it held.
+    /// according to the gap sampler.
     BySampler,
-    /// The trace shows that it held, and nothing below the kernel took time.
+    /// according to the trace; no SMI was counted, and there is no hypervisor.
     ByTrace,
     /// Another process changed what the trace records.
+    #[delegate]
     Interfered {
         /// How.
         interference: TraceInterference,
     },
-    /// Further interferences, beyond those that are listed.
+    /// and {count} to what the trace records.
+    #[with(count = many(*count, "more change"))]
     MoreInterference {
         /// How often.
         count: usize,
     },
     /// The trace and the perf events contradict each other, or one of them failed.
+    #[delegate]
     WitnessesDoubtful {
         /// Why.
         doubt: WitnessDoubt,
     },
     /// The figures of the CPU are doubtful.
+    #[delegate]
     FiguresDoubtful {
         /// Why.
         doubt: CpuDoubt,
     },
-    /// The trace lost events.
+    /// the trace lost {count}.
+    #[with(count = many(*count, "event"))]
     EventsLost {
         /// How many.
         count: u64,
     },
-    /// A witness did not see the provoked interruption.
+    /// the positive control was not seen: {missed}.
+    #[with(missed = join_texts(missed))]
     ControlMissed {
         /// What was provoked and where it was not seen.
         missed: Vec<MissedControl>,
     },
-    /// No interruption could be provoked.
+    /// the positive control could not be run: {failure}.
     ControlNotDone {
         /// Why.
         failure: ProvokeFailure,
     },
-    /// The program had ended before the span began.
+    /// the program ended before the watch started ({how}); use --warmup 0s or a program that runs
+    /// longer.
     ProgramEndedBefore {
         /// How it ended.
         #[serde(with = "crate::with_text")]
         #[cfg_attr(feature = "schema", schemars(with = "crate::with_text::WithText<ProgramEnd>"))]
         how: ProgramEnd,
     },
-    /// The program ended in the first half of the span.
+    /// the program ended after {after} of the requested {asked}; use --warmup 0s or a program that
+    /// runs longer.
+    #[with(after = measured(*after_ns), asked = exact_duration(*asked_ns))]
     ProgramEndedEarly {
         /// How long after the start of the span it ended, in nanoseconds.
         after_ns: u64,
         /// The requested length of the span, in nanoseconds.
         asked_ns: u64,
     },
-    /// Nothing ran on the CPU that could have been interrupted.
+    /// the CPU was idle throughout, which proves nothing.
     CpuIdle,
     /// Whose the interruptions of a cyclic workload were is not certain.
+    #[delegate]
     Cyclic {
         /// Why.
         doubt: OwnershipDoubt,
     },
-    /// The watch was stopped.
+    /// the run was stopped early.
     StoppedEarly,
-    /// Nothing counted entries into the kernel.
+    /// no counter of kernel entries is available.
     NoEntryCounter,
-    /// Without a trace, the workload's own entries are not seen.
+    /// without the kernel trace, no witness sees system calls, page faults or exceptions of the
+    /// workload: {no_trace}.
     WorkloadUnseen {
         /// Why there is no trace.
         no_trace: AbsenceReason,
     },
-    /// Neither the trace nor the sampler watched.
+    /// neither the trace nor the gap sampler watched: {no_trace}.
     NothingWatched {
         /// Why there is no trace.
         no_trace: AbsenceReason,
     },
     /// Gaps that no counter explains.
+    #[print(write_unexplained_gaps(f, *count, no_trace))]
     GapsUnexplained {
         /// How many.
         count: u64,
@@ -100,6 +112,7 @@ pub enum JudgeReason {
         no_trace: AbsenceReason,
     },
     /// Long gaps in which the trace saw nothing.
+    #[print(write_unnamed_gaps(f, *count, *longest_ns, *smis))]
     GapsUnnamed {
         /// How many.
         count: u64,
@@ -109,35 +122,39 @@ pub enum JudgeReason {
         smis: Option<u64>,
     },
     /// The policy requires two witnesses for each class.
+    #[print(write_missing_witnesses(f, one_witness, unwatched))]
     TooFewWitnesses {
         /// Classes that only one witness watched.
         one_witness: Vec<EntryClass>,
         /// Classes that no witness watched.
         unwatched: Vec<EntryClass>,
     },
-    /// System calls of the workload are entries and were not counted.
+    /// system calls are entries too, but were not counted: use --syscalls.
     SyscallsNotCounted,
-    /// Gaps, or interruptions, were not compared with each other, because too many came at once.
+    /// {count} of the gaps and interruptions could not be matched.
     GapsNotCompared {
         /// How many.
         count: u64,
     },
-    /// Interrupts were counted that have no event: some may have come from user mode.
+    /// the trace did not count {interrupts}, which caused no trace event.
+    #[with(interrupts = many(*count, "interrupt"))]
     InterruptsWithoutEvent {
         /// How many.
         count: u64,
     },
-    /// The sampler does not count gaps as short as the limit.
+    /// the sampler counts only gaps of {threshold} or more.
+    #[with(threshold = exact_duration(*threshold_ns))]
     ThresholdTooLong {
         /// The shortest gap that it counts, in nanoseconds.
         threshold_ns: u64,
     },
-    /// The duration of these interruptions is unknown.
+    /// the duration of {cause} is unknown.
     DurationUnknown {
         /// Their cause.
         cause: Cause,
     },
     /// Time may go missing below the kernel, where the trace does not see it.
+    #[delegate]
     TimeHidden {
         /// What took the time, or could have.
         by: HiddenTime,
@@ -158,81 +175,6 @@ impl JudgeReason {
             | JudgeReason::NothingWatched { no_trace }
             | JudgeReason::GapsUnexplained { no_trace, .. } => no_trace.advice(),
             _ => None,
-        }
-    }
-}
-
-impl fmt::Display for JudgeReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advice = self.advice().unwrap_or_default();
-        match self {
-            JudgeReason::BySampler => f.write_str("according to the gap sampler"),
-            JudgeReason::ByTrace => f.write_str(
-                "according to the trace; no SMI was counted, and there is no hypervisor",
-            ),
-            JudgeReason::Interfered { interference } => interference.fmt(f),
-            JudgeReason::MoreInterference { count } => {
-                write!(f, "and {} to what the trace records", many(*count, "more change"))
-            }
-            JudgeReason::WitnessesDoubtful { doubt } => doubt.fmt(f),
-            JudgeReason::FiguresDoubtful { doubt } => doubt.fmt(f),
-            JudgeReason::EventsLost { count } => {
-                write!(f, "the trace lost {}", many(*count, "event"))
-            }
-            JudgeReason::ControlMissed { missed } => {
-                write!(f, "the positive control was not seen: {}", join_texts(missed))
-            }
-            JudgeReason::ControlNotDone { failure } => {
-                write!(f, "the positive control could not be run: {failure}")
-            }
-            JudgeReason::ProgramEndedBefore { how } => {
-                write!(f, "the program ended before the watch started ({how}); {advice}")
-            }
-            JudgeReason::ProgramEndedEarly { after_ns, asked_ns } => {
-                let (after, asked) = (measured(*after_ns), exact_duration(*asked_ns));
-                write!(f, "the program ended after {after} of the requested {asked}; {advice}")
-            }
-            JudgeReason::CpuIdle => {
-                f.write_str("the CPU was idle throughout, which proves nothing")
-            }
-            JudgeReason::Cyclic { doubt } => doubt.fmt(f),
-            JudgeReason::StoppedEarly => f.write_str("the run was stopped early"),
-            JudgeReason::NoEntryCounter => f.write_str("no counter of kernel entries is available"),
-            JudgeReason::WorkloadUnseen { no_trace } => write!(
-                f,
-                "without the kernel trace, no witness sees system calls, page faults or exceptions \
-                 of the workload: {no_trace}"
-            ),
-            JudgeReason::NothingWatched { no_trace } => {
-                write!(f, "neither the trace nor the gap sampler watched: {no_trace}")
-            }
-            JudgeReason::GapsUnexplained { count, no_trace } => {
-                write_unexplained_gaps(f, *count, no_trace)
-            }
-            JudgeReason::GapsUnnamed { count, longest_ns, smis } => {
-                write_unnamed_gaps(f, *count, *longest_ns, *smis)
-            }
-            JudgeReason::TooFewWitnesses { one_witness, unwatched } => {
-                write_missing_witnesses(f, one_witness, unwatched)
-            }
-            JudgeReason::SyscallsNotCounted => {
-                write!(f, "system calls are entries too, but were not counted: {advice}")
-            }
-            JudgeReason::GapsNotCompared { count } => {
-                write!(f, "{count} of the gaps and interruptions could not be matched")
-            }
-            JudgeReason::InterruptsWithoutEvent { count } => {
-                let interrupts = many(*count, "interrupt");
-                write!(f, "the trace did not count {interrupts}, which caused no trace event")
-            }
-            JudgeReason::ThresholdTooLong { threshold_ns } => {
-                let threshold = exact_duration(*threshold_ns);
-                write!(f, "the sampler counts only gaps of {threshold} or more")
-            }
-            JudgeReason::DurationUnknown { cause } => {
-                write!(f, "the duration of {cause} is unknown")
-            }
-            JudgeReason::TimeHidden { by } => by.fmt(f),
         }
     }
 }

@@ -44,18 +44,21 @@ impl EventEvidence {
 }
 
 /// Why the second witness or the trace cannot be relied on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum WitnessDoubt {
     /// The trace and the counter saw different numbers.
+    #[print(write_disagreement(f, event, counted))]
     Disagreement {
         /// The event.
         event: EventEvidence,
         /// What was counted.
         counted: u64,
     },
-    /// The counters did not count all the time.
+    /// the counters were enabled for {enabled_ns} ms and counted for {running_ns} ms of {span_ns}
+    /// ms: the CPU was offline, or something stopped them.
+    #[with(enabled_ns = enabled_ns / 1_000_000, running_ns = running_ns / 1_000_000, span_ns = span_ns / 1_000_000)]
     NotCovering {
         /// Nanoseconds for which they were enabled between the reads.
         enabled_ns: u64,
@@ -64,9 +67,9 @@ pub enum WitnessDoubt {
         /// Nanoseconds between the end of the first read and the beginning of the second.
         span_ns: u64,
     },
-    /// The kernel split the group of counters, as it does when a CPU goes offline.
+    /// the kernel split the counter group because the CPU went offline.
     GroupTakenApart,
-    /// A counter was lower at the end than at the beginning.
+    /// the counter of {event} went backwards from {first} to {last}.
     WentBack {
         /// The event that it counts.
         event: String,
@@ -75,45 +78,23 @@ pub enum WitnessDoubt {
         /// What it had counted after the span.
         last: u64,
     },
-    /// The counters could not be read.
+    /// the counters could not be read: {why}.
     Unreadable {
         /// The kernel's answer.
         why: String,
     },
 }
 
-impl fmt::Display for WitnessDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WitnessDoubt::Disagreement { event, counted } => {
-                let EventEvidence { class, event, recorded_least, recorded_most, .. } = event;
-                write!(
-                    f,
-                    "the witnesses for {class} disagree: perf counted {counted} of {event}, "
-                )?;
-                match recorded_least == recorded_most {
-                    true => write!(f, "the trace recorded {recorded_least}"),
-                    false => write!(f, "the trace recorded {recorded_least} to {recorded_most}"),
-                }
-            }
-            WitnessDoubt::NotCovering { enabled_ns, running_ns, span_ns } => {
-                write!(
-                    f,
-                    "the counters were enabled for {} ms and counted for {} ms of {} ms: the CPU \
-                     was offline, or something stopped them",
-                    enabled_ns / 1_000_000,
-                    running_ns / 1_000_000,
-                    span_ns / 1_000_000
-                )
-            }
-            WitnessDoubt::GroupTakenApart => {
-                f.write_str("the kernel split the counter group because the CPU went offline")
-            }
-            WitnessDoubt::WentBack { event, first, last } => {
-                write!(f, "the counter of {event} went backwards from {first} to {last}")
-            }
-            WitnessDoubt::Unreadable { why } => write!(f, "the counters could not be read: {why}"),
-        }
+fn write_disagreement(
+    f: &mut fmt::Formatter<'_>,
+    event: &EventEvidence,
+    counted: &u64,
+) -> fmt::Result {
+    let EventEvidence { class, event, recorded_least, recorded_most, .. } = event;
+    write!(f, "the witnesses for {class} disagree: perf counted {counted} of {event}, ")?;
+    match recorded_least == recorded_most {
+        true => write!(f, "the trace recorded {recorded_least}"),
+        false => write!(f, "the trace recorded {recorded_least} to {recorded_most}"),
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::causes::{Cause, Culprit};
 use crate::documents::evidence::AbsenceReason;
 use crate::documents::remedy::Remedy;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What ran on a CPU between two moments, and for how long. The shares, `unseen_ns` and `rest_ns`
 /// add up to the whole time.
@@ -56,26 +56,26 @@ impl TimeBreakdown {
 }
 
 /// Why it is unknown what ran while a thread waited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum UnknownBreakdown {
-    /// The trace was not recorded.
+    /// there was no trace: {absence}.
     NoTrace {
         /// Why.
         absence: AbsenceReason,
     },
-    /// The trace of this time was not read.
+    /// the trace for this period was not read.
     NotRead,
-    /// The recorder kept no history.
+    /// the trace kept no history.
     NoHistory,
-    /// The clocks of the thread and of the trace could not be synchronized.
+    /// the clocks of the thread and of the trace could not be synchronized.
     ClocksNotSynchronized,
-    /// The CPU was not traced.
+    /// the CPU was not traced.
     CpuNotTraced,
-    /// The wait began before the oldest record that was kept.
+    /// the wait began before the oldest record that was kept.
     RecordsDiscarded,
-    /// The trace lost events at that time.
+    /// the trace lost events at that time.
     EventsLost,
 }
 
@@ -87,25 +87,5 @@ impl UnknownBreakdown {
             UnknownBreakdown::NoTrace { absence } => absence.advice(),
             _ => None,
         }
-    }
-}
-
-impl fmt::Display for UnknownBreakdown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UnknownBreakdown::NoTrace { absence } => {
-                return write!(f, "there was no trace: {absence}");
-            }
-            UnknownBreakdown::NotRead => "the trace for this period was not read",
-            UnknownBreakdown::NoHistory => "the trace kept no history",
-            UnknownBreakdown::ClocksNotSynchronized => {
-                "the clocks of the thread and of the trace could not be synchronized"
-            }
-            UnknownBreakdown::CpuNotTraced => "the CPU was not traced",
-            UnknownBreakdown::RecordsDiscarded => {
-                "the wait began before the oldest record that was kept"
-            }
-            UnknownBreakdown::EventsLost => "the trace lost events at that time",
-        })
     }
 }

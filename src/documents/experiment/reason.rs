@@ -150,37 +150,28 @@ pub enum EffectEvidence {
 }
 
 /// Why a row is best, or why no row is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "evidence", rename_all = "kebab-case")]
 pub enum BestEvidence {
-    /// Every other row is significantly longer.
+    /// every other row is significantly worse (p at most {p:.3}).
     OthersLonger {
         /// The largest probability that chance alone shows as much.
         p: f64,
     },
-    /// There is no other row to compare with.
+    /// no other row was measured.
     NoOtherRow,
     /// Another row may be as good.
+    #[print(write_undecided(f, reasons))]
     Undecided {
         /// Why, each reason once.
         reasons: Vec<EffectEvidence>,
     },
 }
 
-impl fmt::Display for BestEvidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BestEvidence::OthersLonger { p } => {
-                write!(f, "every other row is significantly worse (p at most {p:.3})")
-            }
-            BestEvidence::NoOtherRow => f.write_str("no other row was measured"),
-            BestEvidence::Undecided { reasons } => {
-                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-                f.write_str(&reasons.join("; "))
-            }
-        }
-    }
+fn write_undecided(f: &mut fmt::Formatter<'_>, reasons: &[EffectEvidence]) -> fmt::Result {
+    let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    f.write_str(&reasons.join("; "))
 }
 
 /// A remark on an experiment.

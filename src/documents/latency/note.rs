@@ -5,37 +5,43 @@ use crate::documents::evidence::AbsenceReason;
 use crate::documents::load_done::SkippedLoad;
 use crate::documents::time_text::exact_duration;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A fact that a reader of the figures has to know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum LatencyNote {
-    /// Every CPU is measured.
+    /// every CPU is measured, so cpushield itself runs on measured CPUs too.
     EveryCpuMeasured,
-    /// The load runs on measured CPUs.
+    /// the load also runs on the measured CPU {cpus}, because of --load-cpus.
     LoadOnMeasuredCpus {
         /// These CPUs.
         cpus: CpuSet,
     },
     /// An optional load cannot run here.
+    #[delegate]
     LoadSkipped {
         /// The load, and why.
         skipped: SkippedLoad,
     },
-    /// Timers of `nohz_full` CPUs may expire on other CPUs.
+    /// CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on a
+    /// housekeeping CPU, and then the figures include the delays of that CPU;
+    /// kernel.timer_migration=0 prevents that.
     TimersMayMigrate {
         /// These CPUs.
         cpus: CpuSet,
     },
-    /// The memory of the measuring threads is not locked.
+    /// cannot lock the memory of the measuring threads ({answer}): the figures may include page
+    /// faults.
     MemoryNotLocked {
         /// The kernel's error.
         answer: String,
     },
-    /// The due times of the events are known only roughly, so every latency may be too long.
+    /// CPU {cpu}: every latency may be up to {blur} too high; see `cpushield explain latency-rtc`.
+    #[with(blur = exact_duration(*blur_ns))]
     LatenciesTooLong {
         /// The CPU of the thread.
         cpu: usize,
@@ -43,6 +49,7 @@ pub enum LatencyNote {
         blur_ns: u64,
     },
     /// A CPU handled the device interrupt of the HPET.
+    #[print(write_hpet_handled(f, *irq, handlers, measured))]
     HpetHandled {
         /// The number of the interrupt.
         irq: u32,
@@ -51,9 +58,11 @@ pub enum LatencyNote {
         /// The CPU of the thread.
         measured: CpuSet,
     },
-    /// The kernel's tracer cannot measure the return to user mode.
+    /// the return to user mode is not measured: on this kernel, timerlat has only kernel threads;
+    /// Linux 6.5 or later measures it.
     UserReturnNotMeasured,
     /// The tracer disabled interrupts.
+    #[print(write_interrupts_disabled(f, cpus, *width_ns, *window_ns))]
     InterruptsDisabled {
         /// On these CPUs.
         cpus: CpuSet,
@@ -62,45 +71,48 @@ pub enum LatencyNote {
         /// The length of a window in nanoseconds.
         window_ns: u64,
     },
-    /// The SMIs cannot be counted.
+    /// cannot count the SMIs of CPU {cpus}: {why}.
     SmisNotCounted {
         /// On these CPUs.
         cpus: CpuSet,
         /// Why.
         why: AbsenceReason,
     },
-    /// The kernel was traced.
+    /// the figures include the overhead of the kernel trace on the measured CPUs, because of --why.
     Traced,
-    /// The kernel was not traced.
+    /// the causes are unknown, because nothing was traced: {why}.
     CausesUnknown {
         /// Why.
         why: AbsenceReason,
     },
     /// Without a trace: the most frequent interrupts by the kernel's counters.
+    #[print(write_frequent_interrupts(f, cpu, interrupts))]
     FrequentInterrupts {
         /// On this CPU.
         cpu: usize,
         /// The interrupts, most frequent first.
         interrupts: Vec<FrequentInterrupt>,
     },
-    /// The trace could not be removed.
+    /// could not remove the trace: {answer}.
     TraceLeft {
         /// The kernel's error.
         answer: String,
     },
     /// The document could not be saved at times.
+    #[print(write_not_saved(f, why, *times))]
     NotSaved {
         /// The first error.
         why: String,
         /// How often.
         times: u64,
     },
-    /// A save of the document took long.
+    /// the slowest save of the document took {longest_s} s; a power failure in that time would have
+    /// lost the data since the previous save.
     SavedSlowly {
         /// The longest time in seconds.
         longest_s: u64,
     },
-    /// The kernel refused a change of the shield.
+    /// the kernel refused a change to {tunable}.
     ChangeRefused {
         /// The tunable.
         tunable: String,
@@ -133,71 +145,17 @@ impl LatencyNote {
     }
 }
 
-impl fmt::Display for LatencyNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LatencyNote::EveryCpuMeasured => {
-                f.write_str("every CPU is measured, so cpushield itself runs on measured CPUs too")
-            }
-            LatencyNote::LoadOnMeasuredCpus { cpus } => {
-                write!(f, "the load also runs on the measured CPU {cpus}, because of --load-cpus")
-            }
-            LatencyNote::LoadSkipped { skipped } => skipped.fmt(f),
-            LatencyNote::TimersMayMigrate { cpus } => write!(
-                f,
-                "CPU {cpus} is nohz_full and kernel.timer_migration is 1: its timers may expire on \
-                 a housekeeping CPU, and then the figures include the delays of that CPU"
-            ),
-            LatencyNote::MemoryNotLocked { answer } => write!(
-                f,
-                "cannot lock the memory of the measuring threads ({answer}): the figures may \
-                 include page faults"
-            ),
-            LatencyNote::LatenciesTooLong { cpu, blur_ns } => {
-                let blur = exact_duration(*blur_ns);
-                write!(f, "CPU {cpu}: every latency may be up to {blur} too high")
-            }
-            LatencyNote::HpetHandled { irq, handlers, measured } => {
-                write_hpet_handled(f, *irq, handlers, measured)
-            }
-            LatencyNote::UserReturnNotMeasured => f.write_str(
-                "the return to user mode is not measured: on this kernel, timerlat has only kernel \
-                 threads",
-            ),
-            LatencyNote::InterruptsDisabled { cpus, width_ns, window_ns } => {
-                write_interrupts_disabled(f, cpus, *width_ns, *window_ns)
-            }
-            LatencyNote::SmisNotCounted { cpus, why } => {
-                write!(f, "cannot count the SMIs of CPU {cpus}: {why}")
-            }
-            LatencyNote::Traced => f.write_str(
-                "the figures include the overhead of the kernel trace on the measured CPUs, \
-                 because of --why",
-            ),
-            LatencyNote::CausesUnknown { why } => {
-                write!(f, "the causes are unknown, because nothing was traced: {why}")
-            }
-            LatencyNote::FrequentInterrupts { cpu, interrupts } => {
-                let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
-                write!(
-                    f,
-                    "most frequent interrupts on CPU {cpu}, according to the kernel's counters: {}",
-                    interrupts.join(", ")
-                )
-            }
-            LatencyNote::TraceLeft { answer } => write!(f, "could not remove the trace: {answer}"),
-            LatencyNote::NotSaved { why, times } => write_not_saved(f, why, *times),
-            LatencyNote::SavedSlowly { longest_s } => write!(
-                f,
-                "the slowest save of the document took {longest_s} s; a power failure in that time \
-                 would have lost the data since the previous save"
-            ),
-            LatencyNote::ChangeRefused { tunable } => {
-                write!(f, "the kernel refused a change to {tunable}")
-            }
-        }?;
-        self.advice().iter().try_for_each(|advice| write!(f, "; {advice}"))
-    }
+fn write_frequent_interrupts(
+    f: &mut fmt::Formatter<'_>,
+    cpu: &usize,
+    interrupts: &[FrequentInterrupt],
+) -> fmt::Result {
+    let interrupts: Vec<String> = interrupts.iter().map(ToString::to_string).collect();
+    write!(
+        f,
+        "most frequent interrupts on CPU {cpu}, according to the kernel's counters: {}",
+        interrupts.join(", ")
+    )
 }
 
 fn write_interrupts_disabled(

@@ -8,28 +8,34 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What speaks against the CPUs of a shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "warning", rename_all = "kebab-case")]
 pub enum ChoiceWarning {
-    /// One of them is the boot CPU.
+    /// CPU {cpu} is the boot CPU: firmware, timers and some drivers use it regardless of
+    /// configuration; choose another CPU if possible.
     BootCpu {
         /// The boot CPU.
         cpu: usize,
     },
-    /// They share a core with housekeeping CPUs.
+    /// housekeeping work on {siblings} slows {cpus} down, because they share a core (accepted by
+    /// --siblings share).
+    #[with(siblings = named(siblings), cpus = named(cpus))]
     CoreShared {
         /// The shielded CPUs.
         cpus: CpuSet,
         /// Their siblings.
         siblings: CpuSet,
     },
-    /// Programs run on all SMT siblings of a core.
+    /// {core} are SMT siblings of one core: two programs there slow each other down; to keep one
+    /// idle: --siblings idle.
+    #[with(core = named(core))]
     SiblingsBusy {
         /// The siblings.
         core: CpuSet,
     },
-    /// They share a level-2 cache with CPUs that are not shielded.
+    /// {cpus} and the unshielded {others} share an L2 cache; {advice}.
+    #[with(cpus = named(cpus), others = named(others), advice = self.advice().unwrap_or_default())]
     CacheShared {
         /// The shielded CPUs.
         cpus: CpuSet,
@@ -38,7 +44,9 @@ pub enum ChoiceWarning {
         /// All CPUs of the cache.
         cluster: CpuSet,
     },
-    /// They are cores of different kinds.
+    /// the shield mixes performance cores ({performance}) and efficiency cores
+    /// ({efficiency}){source}: the same work takes longer on efficiency cores.
+    #[with(performance = named(performance), efficiency = named(efficiency), source = (source.as_ref().map(|source| format!(" (according to {source})"))).unwrap_or_default())]
     CoreKindsMixed {
         /// The performance cores.
         performance: CpuSet,
@@ -47,9 +55,10 @@ pub enum ChoiceWarning {
         /// What the kinds are known by; `None` if the survey does not say.
         source: Option<String>,
     },
-    /// They are in several NUMA nodes.
+    /// no single NUMA node has enough free CPUs; access to the memory of another node is slower.
     SeveralNodes,
     /// No online CPU is near the requested device.
+    #[print(write_none_near(f, device, node, local))]
     NoneNear {
         /// The device.
         device: String,
@@ -58,13 +67,18 @@ pub enum ChoiceWarning {
         /// The CPUs near it, which are offline; empty if its node has none.
         local: CpuSet,
     },
+    /// node {node} keeps no housekeeping CPU: interrupts of its devices and its kernel threads
+    /// (kswapd{node}, kcompactd{node}) run on other nodes, which reach its memory more slowly;
+    /// other programs still get memory from node {node} when theirs is full; to limit a service to
+    /// other nodes, set AllowedMemoryNodes= in its unit.
+    ///
     /// A NUMA node keeps no housekeeping CPU. kswapd and kcompactd of a node run on its CPUs
     /// (kswapd() in mm/vmscan.c, kcompactd() in mm/compaction.c, 6.12), unless they are moved.
     WholeNode {
         /// The node.
         node: usize,
     },
-    /// Their own NUMA nodes have no memory for the shield.
+    /// {why}; the shield uses node {mems}, whose memory is slower to reach.
     RemoteMemory {
         /// The nodes that the shield uses.
         mems: CpuSet,
@@ -94,70 +108,20 @@ impl ChoiceWarning {
     }
 }
 
-impl fmt::Display for ChoiceWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ChoiceWarning::BootCpu { cpu } => write!(
-                f,
-                "CPU {cpu} is the boot CPU: firmware, timers and some drivers use it regardless of \
-                 configuration"
-            )?,
-            ChoiceWarning::CoreShared { cpus, siblings } => write!(
-                f,
-                "housekeeping work on {1} slows {0} down, because they share a core (accepted by \
-                 --siblings share)",
-                named(cpus),
-                named(siblings)
-            )?,
-            ChoiceWarning::SiblingsBusy { core } => write!(
-                f,
-                "{} are SMT siblings of one core: two programs there slow each other down",
-                named(core)
-            )?,
-            ChoiceWarning::CacheShared { cpus, others, .. } => {
-                write!(
-                    f,
-                    "{} and the unshielded {} share an L2 cache",
-                    named(cpus),
-                    named(others)
-                )?;
-            }
-            ChoiceWarning::CoreKindsMixed { performance, efficiency, source } => {
-                let (performance, efficiency) = (named(performance), named(efficiency));
-                let source = source.as_ref().map(|source| format!(" (according to {source})"));
-                write!(
-                    f,
-                    "the shield mixes performance cores ({performance}) and efficiency cores \
-                     ({efficiency}){}: the same work takes longer on efficiency cores",
-                    source.unwrap_or_default()
-                )?;
-            }
-            ChoiceWarning::SeveralNodes => f.write_str(
-                "no single NUMA node has enough free CPUs; access to the memory of another node is \
-                 slower",
-            )?,
-            ChoiceWarning::NoneNear { device, node, local } => {
-                write!(f, "no online CPU is near {device}")?;
-                match node {
-                    _ if !local.is_empty() => write!(f, " (offline: {})", named(local))?,
-                    Some(node) => write!(f, " (node {node} has no CPUs)")?,
-                    None => {}
-                }
-                f.write_str(", so --near does not limit the choice")?;
-            }
-            ChoiceWarning::WholeNode { node } => write!(
-                f,
-                "node {node} keeps no housekeeping CPU: interrupts of its devices and its kernel \
-                 threads (kswapd{node}, kcompactd{node}) run on other nodes, which reach its \
-                 memory more slowly; other programs still get memory from node {node} when theirs \
-                 is full"
-            )?,
-            ChoiceWarning::RemoteMemory { mems, why } => {
-                write!(f, "{why}; the shield uses node {mems}, whose memory is slower to reach")?;
-            }
-        }
-        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+fn write_none_near(
+    f: &mut fmt::Formatter<'_>,
+    device: &str,
+    node: &Option<usize>,
+    local: &CpuSet,
+) -> fmt::Result {
+    write!(f, "no online CPU is near {device}")?;
+    match node {
+        _ if !local.is_empty() => write!(f, " (offline: {})", named(local))?,
+        Some(node) => write!(f, " (node {node} has no CPUs)")?,
+        None => {}
     }
+    f.write_str(", so --near does not limit the choice")?;
+    Ok(())
 }
 
 /// Why a shield does not use the memory of its own nodes.

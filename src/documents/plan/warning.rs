@@ -5,38 +5,40 @@ use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::leftovers::Leftovers;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// What the user should know before a plan is applied. All variants have different tags, those of
 /// the two enums at the end included.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "warning", rename_all = "kebab-case")]
 pub enum PlanWarning {
-    /// A tunable interrupts other active shields, which the user accepts.
+    /// {tunable}: {disturbance}.
     InterruptsShields {
         /// The tunable.
         tunable: String,
         /// The cost.
         disturbance: Disturbance,
     },
-    /// A requested tunable is left out, because it would interrupt other active shields.
+    /// {tunable} was requested, but is left out: {disturbance}; --disturb accepts that.
     LeftOut {
         /// The tunable.
         tunable: String,
         /// The cost.
         disturbance: Disturbance,
     },
-    /// The settings of a tunable that the new version of a shield drops are restored. That
-    /// interrupts other active shields, which the user accepts.
+    /// the settings of {tunable} are restored: {disturbance}.
+    ///
+    /// That interrupts other active shields, which the user accepts.
     RestoringInterrupts {
         /// The tunable.
         tunable: String,
         /// The cost.
         disturbance: Disturbance,
     },
-    /// A requested tunable does nothing here.
+    /// {tunable} was requested, but does nothing: {reason}.
     RequestInapplicable {
         /// The tunable.
         tunable: String,
@@ -45,6 +47,7 @@ pub enum PlanWarning {
         reason: InapplicableReason,
     },
     /// The kernel moves the memory of the shield's programs.
+    #[print(write_memory_moves(f, from, to, others))]
     MemoryMoves {
         /// The memory nodes now.
         from: CpuSet,
@@ -54,36 +57,44 @@ pub enum PlanWarning {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         others: Vec<NamedShield>,
     },
-    /// Interrupts and work of the kernel go to CPUs of `nohz_full=`, because their node has no
-    /// other housekeeping CPU.
+    /// interrupts and work of the kernel may go to CPU {cpus} of nohz_full=: nothing else is left
+    /// there.
     WorkOnTickless {
         /// Where.
         cpus: CpuSet,
     },
-    /// Kernel threads that are created later may run on the shield.
+    /// kernel threads that are created later may run on CPU {cpus}: without a cpuset, only
+    /// isolcpus={cpus} or (before Linux 7.0) nohz_full={cpus} at boot keeps them away; `cpushield
+    /// status` shows them.
     NewKthreads {
         /// Where.
         cpus: CpuSet,
     },
     /// Timers that were armed on the shield before stay there.
+    #[delegate]
     Leftovers(Leftovers),
-    /// The limits of operators are not set on cgroup v1.
+    /// on cgroup v1, operators keep the priority and locked-memory limits of their login
+    /// (limits.conf(5)); the policy does not set them.
     OperatorLimits,
-    /// The tick of the boot CPU, which is shielded, never stops.
+    /// the tick of CPU {cpu} cannot be stopped, because it keeps the time for all others: shield
+    /// other CPUs if the tick matters.
     TickOfBootCpu {
         /// The boot CPU.
         cpu: usize,
     },
-    /// The survey of a normal user does not show whether interrupts can be moved.
+    /// without root, cpushield cannot test whether interrupts can be moved: the kernel may refuse
+    /// to move some of {count}; run as root to see which.
     IrqsUntried {
         /// Their number.
         count: usize,
     },
     /// About the choice of CPUs.
     #[serde(untagged)]
+    #[delegate]
     Choice(ChoiceWarning),
     /// About the cpuset.
     #[serde(untagged)]
+    #[delegate]
     Cpuset(CpusetWarning),
 }
 
@@ -102,65 +113,23 @@ impl PlanWarning {
     }
 }
 
-impl fmt::Display for PlanWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PlanWarning::InterruptsShields { tunable, disturbance } => {
-                write!(f, "{tunable}: {disturbance}")?;
-            }
-            PlanWarning::LeftOut { tunable, disturbance } => {
-                write!(f, "{tunable} was requested, but is left out: {disturbance}")?;
-            }
-            PlanWarning::RestoringInterrupts { tunable, disturbance } => {
-                write!(f, "the settings of {tunable} are restored: {disturbance}")?;
-            }
-            PlanWarning::RequestInapplicable { tunable, reason } => {
-                write!(f, "{tunable} was requested, but does nothing: {reason}")?;
-            }
-            PlanWarning::MemoryMoves { from, to, others } => {
-                write!(
-                    f,
-                    "the shield's memory nodes change from {from} to {to}: the kernel moves the \
+fn write_memory_moves(
+    f: &mut fmt::Formatter<'_>,
+    from: &CpuSet,
+    to: &CpuSet,
+    others: &[NamedShield],
+) -> fmt::Result {
+    write!(
+        f,
+        "the shield's memory nodes change from {from} to {to}: the kernel moves the \
                      pages of the shield's programs (since 5.15), which delays these programs; \
                      some pages may stay behind"
-                )?;
-                if !others.is_empty() {
-                    let others = list_shields(others);
-                    write!(f, ". This queues kernel work on every CPU and interrupts {others}")?;
-                }
-            }
-            PlanWarning::WorkOnTickless { cpus } => write!(
-                f,
-                "interrupts and work of the kernel may go to CPU {cpus} of nohz_full=: nothing else \
-                 is left there"
-            )?,
-            PlanWarning::NewKthreads { cpus } => write!(
-                f,
-                "kernel threads that are created later may run on CPU {cpus}: without a cpuset, \
-                 only isolcpus={cpus} or (before Linux 7.0) nohz_full={cpus} at boot keeps them \
-                 away"
-            )?,
-            PlanWarning::OperatorLimits => f.write_str(
-                "on cgroup v1, operators keep the priority and locked-memory limits of their login \
-                 (limits.conf(5)); the policy does not set them",
-            )?,
-            PlanWarning::TickOfBootCpu { cpu } => write!(
-                f,
-                "the tick of CPU {cpu} cannot be stopped, because it keeps the time for all \
-                 others: shield other CPUs if the tick matters"
-            )?,
-            PlanWarning::IrqsUntried { count } => write!(
-                f,
-                "without root, cpushield cannot test whether interrupts can be moved: the kernel \
-                 may refuse to move some of {count}"
-            )?,
-            // Their text contains their advice.
-            PlanWarning::Leftovers(leftovers) => return leftovers.fmt(f),
-            PlanWarning::Choice(choice) => return choice.fmt(f),
-            PlanWarning::Cpuset(cpuset) => return cpuset.fmt(f),
-        }
-        self.advice().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    )?;
+    if !others.is_empty() {
+        let others = list_shields(others);
+        write!(f, ". This queues kernel work on every CPU and interrupts {others}")?;
     }
+    Ok(())
 }
 
 impl From<ChoiceWarning> for PlanWarning {
