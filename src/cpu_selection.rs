@@ -4,6 +4,7 @@
 use crate::registry::nearest;
 use cpushield_linux::CpuSet;
 use cpushield_linux::cpuset::{CPUS_MAX, CpuSetError};
+use cpushield_sentence::Sentence;
 use std::fmt;
 
 /// The form of a selection, as a hint.
@@ -63,43 +64,41 @@ impl CpuNames {
 }
 
 /// Why a text selects no CPUs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 pub enum CpuSelectionError {
     /// A part is neither a name nor a CPU list.
+    #[delegate]
     NotList(CpuSetError),
     /// A part looks like a name, but no set has it.
+    #[print(write_no_such_name(f, name))]
     NoSuchName {
         /// The part.
         name: String,
     },
-    /// It has no part.
+    /// {text:?} names no CPU.
     Empty {
         /// The text.
         text: String,
     },
     /// It selects no CPU of the machine.
+    #[print(write_none_of_machine(f, text))]
     NoneOfMachine {
         /// The text.
         text: String,
     },
 }
 
-impl fmt::Display for CpuSelectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CpuSelectionError::NotList(error) => error.fmt(f),
-            CpuSelectionError::NoSuchName { name } => {
-                write!(f, "{name:?} is neither a CPU list nor one of {}", NAMES.join(", "))?;
-                let near = nearest(name, &NAMES);
-                near.first().map_or(Ok(()), |near| write!(f, "; did you mean {near}?"))
-            }
-            CpuSelectionError::Empty { text } => write!(f, "{text:?} names no CPU"),
-            CpuSelectionError::NoneOfMachine { text } if text == "isolated" => {
-                f.write_str("no CPU is isolated by isolcpus= or by an isolated partition")
-            }
-            CpuSelectionError::NoneOfMachine { text } => {
-                write!(f, "{text:?} names no CPU on this machine")
-            }
+fn write_no_such_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    write!(f, "{name:?} is neither a CPU list nor one of {}", NAMES.join(", "))?;
+    let near = nearest(name, &NAMES);
+    near.first().map_or(Ok(()), |near| write!(f, "; did you mean {near}?"))
+}
+
+fn write_none_of_machine(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    match text {
+        "isolated" => f.write_str("no CPU is isolated by isolcpus= or by an isolated partition"),
+        text => {
+            write!(f, "{text:?} names no CPU on this machine")
         }
     }
 }

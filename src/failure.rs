@@ -1,13 +1,10 @@
 //! [`Failure`]: an error for the user. The errors of the stages say themselves what they are, as a
-//! [`Refusal`].
-
-mod of_shields;
+//! [`UserError`].
 
 pub use crate::refusal::FailureKind;
-use crate::refusal::Refusal;
+use crate::refusal::UserError;
 use clap::error::{ContextKind, ContextValue};
 use cpushield_linux::sys::signal::StopSignal;
-use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
 use std::process::ExitCode;
@@ -36,13 +33,6 @@ impl Failure {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hints.push(hint.into());
-        self
-    }
-
-    /// Adds the reason that a stage gives, as a tag with facts.
-    #[must_use]
-    fn reason(mut self, reason: &impl Serialize) -> Failure {
-        self.reason = serde_json::to_value(reason).ok();
         self
     }
 
@@ -81,7 +71,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl<R: Refusal> From<R> for Failure {
+impl<R: UserError> From<R> for Failure {
     fn from(refusal: R) -> Failure {
         let (message, hints) = (refusal.message(), refusal.hints());
         Failure { kind: refusal.kind(), message, hints, reason: refusal.reason() }
@@ -126,6 +116,7 @@ impl From<clap::Error> for Failure {
 mod tests {
     use super::*;
     use crate::plan::{PlanRefusal, SiblingRefusal};
+    use cpushield_linux::CpuSet;
     use serde_json::json;
 
     #[test]

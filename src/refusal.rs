@@ -1,5 +1,5 @@
-//! [`Refusal`]: an error as the user gets it, with its kind (which decides the exit code), its hints and
-//! its reason for programs. `#[derive(Sentence)]` makes one of an enum.
+//! [`UserError`]: an error as the user gets it, with its kind (which decides the exit code), its
+//! hints and its reason for programs. `#[derive(Sentence)]` makes one of an enum.
 
 use cpushield_linux::Error;
 use cpushield_linux::error::ErrorCause;
@@ -50,7 +50,7 @@ impl FailureKind {
 }
 
 /// An error that says what to do.
-pub trait Refusal: Display {
+pub trait UserError: Display {
     /// Its kind.
     fn kind(&self) -> FailureKind;
 
@@ -70,7 +70,7 @@ pub trait Refusal: Display {
     }
 }
 
-impl<R: Refusal + ?Sized> Refusal for Box<R> {
+impl<R: UserError + ?Sized> UserError for Box<R> {
     fn kind(&self) -> FailureKind {
         (**self).kind()
     }
@@ -88,7 +88,7 @@ impl<R: Refusal + ?Sized> Refusal for Box<R> {
     }
 }
 
-impl Refusal for Error {
+impl UserError for Error {
     fn kind(&self) -> FailureKind {
         FailureKind::Machine
     }

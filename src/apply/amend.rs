@@ -13,48 +13,41 @@ use crate::change::ChangeFault;
 use crate::documents::applied::{AmendedShield, StepDone};
 use crate::documents::plan::Step;
 use cpushield_linux::{AffinityGuard, Error, Host, Store, processes::namespaces, sys::signal};
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// Why a shield was not amended.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Machine)]
 pub enum AmendError {
     /// The journal cannot be used.
+    #[delegate]
     Load(JournalLoadError),
-    /// No shield is active.
+    /// no shield is active.
+    #[hint("apply one: cpushield apply")]
     NoShield,
-    /// The shield is incomplete: an apply or undo did not finish.
+    /// the shield is incomplete: an apply or undo did not finish.
+    #[hint("undo every change, then apply again: cpushield undo; cpushield apply")]
     Unfinished,
-    /// A step is not allowed in a plan.
+    /// cannot change {subject}: {why}.
+    #[kind(Bug)]
     Step {
         /// The subject of the change.
         subject: String,
         /// What is wrong with it.
         why: ChangeFault,
     },
-    /// A real-time task would block the kernel forever; nothing was written.
+    /// {why}.
+    #[with(why = &_0.why)]
+    #[hint([&_0.hint])]
     Hog(BlockedBy),
-    /// A test killed the host; nothing more was done.
+    /// killed.
+    #[kind(Bug)]
     Killed,
 }
 
 impl From<Error> for AmendError {
     fn from(error: Error) -> AmendError {
         if error.is_stop() { AmendError::Killed } else { AmendError::Load(error.into()) }
-    }
-}
-
-impl fmt::Display for AmendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AmendError::Load(error) => error.fmt(f),
-            AmendError::NoShield => f.write_str("no shield is active"),
-            AmendError::Unfinished => {
-                f.write_str("the shield is incomplete: an apply or undo did not finish")
-            }
-            AmendError::Step { subject, why } => write!(f, "cannot change {subject}: {why}"),
-            AmendError::Hog(hog) => f.write_str(&hog.why),
-            AmendError::Killed => f.write_str("killed"),
-        }
     }
 }
 

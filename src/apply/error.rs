@@ -1,14 +1,15 @@
 //! Why an apply or an undo stopped: [`ApplyError`] and [`UndoError`].
 
 use super::hogs::BlockedBy;
-use super::journal::JournalError;
+use super::journal::{INVALID_JOURNAL, JournalError};
 use super::load::JournalLoadError;
 use crate::change::{ChangeFault, Refusal, RefusalKind};
-use crate::documents::applied::UndoneShield;
+use crate::documents::applied::{ChangeFate, UndoneShield};
 use crate::documents::plan::Shield;
+use crate::refusal::FailureKind;
 use cpushield_linux::sys::signal::StopSignal;
 use cpushield_linux::{CpuSet, Error};
-use std::fmt;
+use cpushield_sentence::Sentence;
 
 /// The progress of an apply.
 #[derive(Debug, Clone, Copy)]
@@ -22,51 +23,70 @@ pub struct ApplyProgress<'a> {
 }
 
 /// Why a plan was not applied.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Machine)]
+#[tagged]
+#[message(self.message_with_rollback())]
 pub enum ApplyError {
     /// The state directory or `/proc` cannot be used, or another process has the lock.
+    #[delegate]
     Access(Error),
-    /// The file in the state directory is not a journal.
+    /// {path}: {error}.
+    #[hint(INVALID_JOURNAL)]
     Journal {
         /// The file.
         path: String,
         /// What is wrong.
         error: JournalError,
     },
-    /// A shield is active already.
+    /// shield {name} is already active on CPU {cpus}.
+    #[with(name = &shield.name, cpus = &shield.cpus)]
+    #[hint("show it: cpushield status; or take it down: cpushield undo --shield {name}")]
     Active {
         /// The active shield.
         shield: Box<Shield>,
         /// Its journal.
         path: String,
     },
-    /// An apply or an undo of an active shield did not finish.
+    /// shield {shield} is incomplete: an apply or undo did not finish.
+    #[hint("restore the original settings: cpushield undo --shield {shield}")]
     Unfinished {
         /// The shield.
         shield: String,
     },
-    /// CPUs of the plan are in another shield.
+    /// CPU {cpus} is already in shield {other}.
+    #[kind(Usage)]
+    #[hint("choose other CPUs, or take that shield down: cpushield undo --shield {other}")]
     Overlap {
         /// The CPUs.
         cpus: CpuSet,
         /// The other shield.
         other: String,
     },
-    /// A step of the plan is not allowed.
+    /// step {step} of the plan: {why}.
+    #[kind(Usage)]
     Plan {
         /// The step, from 1.
         step: usize,
         /// What is wrong with it.
         why: ChangeFault,
     },
-    /// A real-time task would block the kernel forever; nothing was written.
+    /// {why}.
+    #[with(why = &_0.why)]
+    #[hint([&_0.hint])]
     Hog(BlockedBy),
-    /// The plan was made in another boot, for other CPUs or with another schema.
+    /// {why}.
+    #[kind(Usage)]
+    #[hint("make a new plan: cpushield plan -o FILE")]
     Stale {
         /// Why.
         why: String,
     },
-    /// A required step failed; everything was undone.
+    /// cannot change {subject}.
+    #[line("cause: {}", refusal.reason)]
+    #[kind(kind_of_rollback(undone))]
+    #[hint(retry(undone))]
+    #[hint(hint)]
     Failed {
         /// The subject of the change.
         subject: String,
@@ -77,56 +97,76 @@ pub enum ApplyError {
         /// The result of undoing the steps before it.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
-    /// A signal asked to stop; everything was undone.
+    /// stopped by {signal}.
+    #[kind(kind_of_rollback(undone))]
+    #[hint(retry(undone))]
     Stopped {
         /// The signal.
         signal: StopSignal,
         /// The result of undoing the steps before it.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
-    /// The new version of a shield is in force, but not everything of the old one was undone.
+    /// the change to shield {shield} is incomplete.
+    #[kind(kind_of_rollback(undone))]
+    #[hint(retry(undone))]
     OldRemains {
         /// The shield.
         shield: String,
         /// The result of undoing the old version.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
-    /// A test killed the host; nothing more was done.
+    /// killed.
+    #[kind(Bug)]
     Killed,
 }
 
 /// Why an undo stopped. Changes before that may be undone; the journal has those.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
+#[kind(Machine)]
+#[tagged]
 pub enum UndoError {
-    /// Several shields are active, and none was named.
+    /// several shields are active: {active}.
+    #[with(active = names.join(", "))]
+    #[kind(Usage)]
+    #[hint([name_a_shield(names)])]
+    #[hint("or undo all of them: cpushield undo --all")]
     Several {
         /// Their names.
         names: Vec<String>,
     },
-    /// No active shield has this name.
+    /// no active shield is named {name:?}; active: {active}.
+    #[with(active = names.join(", "))]
+    #[hint([name_a_shield(names)])]
     NoSuchShield {
         /// The name.
         name: String,
         /// The names of the active ones.
         names: Vec<String>,
     },
-    /// An apply or undo of another shield did not finish.
+    /// an apply or undo of shield {other} did not finish.
+    #[hint("first complete that operation: cpushield undo --shield {other}")]
     OtherUnfinished {
         /// The other shield.
         other: String,
     },
     /// The state directory or `/proc` cannot be used, or another process has the lock.
+    #[delegate]
     Access(Error),
-    /// The file in the state directory is not a journal.
+    /// {path}: {error}.
+    #[hint(INVALID_JOURNAL)]
     Journal {
         /// The file.
         path: String,
         /// What is wrong.
         error: JournalError,
     },
-    /// A real-time task would block the kernel forever; nothing was written.
+    /// {why}.
+    #[with(why = &_0.why)]
+    #[kind(NotUndone)]
+    #[hint([format!("{}; then run `cpushield undo` again", _0.hint)])]
     Hog(BlockedBy),
-    /// A test killed the host; nothing more was done.
+    /// killed.
+    #[kind(Bug)]
     Killed,
 }
 
@@ -162,92 +202,55 @@ impl ApplyError {
     }
 }
 
-impl ApplyError {
-    /// A short stable name of the reason, for programs.
-    #[must_use]
-    pub fn tag(&self) -> &'static str {
-        match self {
-            ApplyError::Access(_) => "access",
-            ApplyError::Journal { .. } => "journal",
-            ApplyError::Active { .. } => "active",
-            ApplyError::Unfinished { .. } => "unfinished",
-            ApplyError::Overlap { .. } => "overlap",
-            ApplyError::Plan { .. } => "plan",
-            ApplyError::Hog(_) => "hog",
-            ApplyError::Stale { .. } => "stale",
-            ApplyError::Failed { .. } => "failed",
-            ApplyError::Stopped { .. } => "stopped",
-            ApplyError::OldRemains { .. } => "old-remains",
-            ApplyError::Killed => "killed",
-        }
-    }
-}
-
-impl fmt::Display for ApplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ApplyError::Access(error) => error.fmt(f),
-            ApplyError::Journal { path, error } => write!(f, "{path}: {error}"),
-            ApplyError::Active { shield, .. } => {
-                write!(f, "shield {} is already active on CPU {}", shield.name, shield.cpus)
-            }
-            ApplyError::Unfinished { shield } => {
-                write!(f, "shield {shield} is incomplete: an apply or undo did not finish")
-            }
-            ApplyError::Overlap { cpus, other } => {
-                write!(f, "CPU {cpus} is already in shield {other}")
-            }
-            ApplyError::Plan { step, why } => write!(f, "step {step} of the plan: {why}"),
-            ApplyError::Stale { why } => f.write_str(why),
-            ApplyError::Hog(hog) => f.write_str(&hog.why),
-            ApplyError::Failed { subject, refusal, .. } => {
-                write!(f, "cannot change {subject}\n  cause: {}", refusal.reason)
-            }
-            ApplyError::Stopped { signal, .. } => write!(f, "stopped by {signal}"),
-            ApplyError::OldRemains { shield, .. } => {
-                write!(f, "the change to shield {shield} is incomplete")
-            }
-            ApplyError::Killed => f.write_str("killed"),
-        }
-    }
-}
-
 impl std::error::Error for ApplyError {}
 
-impl UndoError {
-    /// A short stable name of the reason, for programs.
-    #[must_use]
-    pub fn tag(&self) -> &'static str {
-        match self {
-            UndoError::Several { .. } => "several",
-            UndoError::NoSuchShield { .. } => "no-such-shield",
-            UndoError::OtherUnfinished { .. } => "other-unfinished",
-            UndoError::Access(_) => "access",
-            UndoError::Journal { .. } => "journal",
-            UndoError::Hog(_) => "hog",
-            UndoError::Killed => "killed",
-        }
-    }
-}
-
-impl fmt::Display for UndoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UndoError::Access(error) => error.fmt(f),
-            UndoError::Several { names } => {
-                write!(f, "several shields are active: {}", names.join(", "))
-            }
-            UndoError::NoSuchShield { name, names } => {
-                write!(f, "no active shield is named {name:?}; active: {}", names.join(", "))
-            }
-            UndoError::OtherUnfinished { other } => {
-                write!(f, "an apply or undo of shield {other} did not finish")
-            }
-            UndoError::Journal { path, error } => write!(f, "{path}: {error}"),
-            UndoError::Hog(hog) => f.write_str(&hog.why),
-            UndoError::Killed => f.write_str("killed"),
-        }
-    }
-}
-
 impl std::error::Error for UndoError {}
+
+impl ApplyError {
+    /// A failed apply also says whether the changes before it were undone.
+    fn message_with_rollback(&self) -> String {
+        let lines = match self {
+            ApplyError::Failed { undone, .. }
+            | ApplyError::Stopped { undone, .. }
+            | ApplyError::OldRemains { undone, .. } => rollback_lines(undone),
+            _ => String::new(),
+        };
+        format!("{self}{lines}")
+    }
+}
+
+/// The hint to name one of several shields.
+pub fn name_a_shield(names: &[String]) -> String {
+    format!("name one: --shield {}", names.first().map_or("NAME", String::as_str))
+}
+
+fn kind_of_rollback(undone: &Result<UndoneShield, UndoError>) -> FailureKind {
+    match undone {
+        Ok(undone) if undone.is_removed() => FailureKind::Undone,
+        _ => FailureKind::NotUndone,
+    }
+}
+
+/// How to undo what a rollback has left.
+fn retry(undone: &Result<UndoneShield, UndoError>) -> Option<&'static str> {
+    let remains = kind_of_rollback(undone) == FailureKind::NotUndone;
+    remains.then_some("restore the remaining changes: cpushield undo")
+}
+
+/// Whether the changes before a failure were undone, as lines.
+fn rollback_lines(undone: &Result<UndoneShield, UndoError>) -> String {
+    match undone {
+        Ok(undone) if undone.is_removed() => "\n  undone: every change".to_owned(),
+        Ok(undone) => {
+            let failed = undone.failed().filter_map(|step| match &step.fate {
+                ChangeFate::Failed { reason } => {
+                    Some(format!("\n  not undone: {}: {reason}", step.subject))
+                }
+                _ => None,
+            });
+            let journal = undone.journal.as_deref().unwrap_or_default();
+            format!("{}\n  journal: {journal}", failed.collect::<String>())
+        }
+        Err(error) => format!("\n  not undone: {error}"),
+    }
+}

@@ -30,6 +30,12 @@ pub const JOURNAL: &str = "journal.jsonl";
 /// The version of the journal's schema.
 pub const SCHEMA: u32 = 1;
 
+/// What to do about a file that is not a valid journal. Nothing was written.
+pub(super) const INVALID_JOURNAL: [&str; 2] = [
+    "nothing was written; to move the file away unchanged: cpushield undo --forget",
+    "then reboot, because a shield's changes remain until the next boot",
+];
+
 /// The first line: the writer and the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -1,16 +1,18 @@
 //! Loads the journal of the active shield.
 
-use super::journal::{ApplyJournal, JOURNAL, JournalError, JournalOrigin};
+use super::journal::{ApplyJournal, INVALID_JOURNAL, JOURNAL, JournalError, JournalOrigin};
 use cpushield_linux::{Error, Host, Store};
 use cpushield_sentence::Sentence;
 
 /// Why a journal cannot be loaded.
 #[derive(Debug, Sentence)]
+#[kind(Machine)]
 pub enum JournalLoadError {
     /// It cannot be read.
     #[delegate]
     Access(Error),
     /// {path}: {error}.
+    #[hint(INVALID_JOURNAL)]
     Journal {
         /// Its path.
         path: String,

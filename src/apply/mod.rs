@@ -95,7 +95,7 @@ mod undo_versions;
 pub use crate::documents::applied::*;
 pub use crate::documents::shield_status::{ShieldWork, UnfinishedWork};
 pub use amend::{AmendError, amend};
-pub use error::{ApplyError, ApplyProgress, UndoError};
+pub use error::{ApplyError, ApplyProgress, UndoError, name_a_shield};
 pub use executor::{apply, check};
 pub use hogs::{BlockedBy, moves_memory, refuse_move};
 pub use join::check_active;

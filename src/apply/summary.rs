@@ -132,12 +132,17 @@ fn without_summary(host: &Host) -> PublicState {
     }
 }
 
-/// The cgroups that have the name of one of a shield: the directory above, and the name.
+/// The cgroups with CPUs of their own that have the name of one of a shield: the directory above,
+/// and the name. A slice with services of the user stays after undo, without CPUs.
 pub fn shield_groups(host: &Host) -> impl Iterator<Item = (&'static str, String)> {
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"];
     let groups = mounts.into_iter().flat_map(|mount| {
         let names = host.list_directories(mount).unwrap_or_default().into_iter();
         names.map(move |name| (mount, name))
     });
-    groups.filter(|(_, name)| name.starts_with("cpushield"))
+    groups.filter(|(mount, name)| {
+        let cpus =
+            ["cpuset.cpus", "cpus"].map(|file| host.read_line(&format!("{mount}/{name}/{file}")));
+        name.starts_with("cpushield") && cpus.iter().flatten().any(|cpus| !cpus.is_empty())
+    })
 }

@@ -8,14 +8,14 @@ pub use super::init_files::{
     BAN_COMMAND, InitFile, MARK, OperatorHelper, StartCommand, StartTarget, files, operator_files,
 };
 
-use super::error::{BootError, WrittenFiles};
+use super::error::{BootError, EVERY_BOOT_JOURNAL, WrittenFiles};
 use super::init_files::{BAN, SHIELD, UNIT_MODE, operator_socket, socket_path, socket_units};
 use crate::documents::boot::{Enabled, InitSystem};
 use crate::quote::quote_for_shell;
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// The journal of what was written, in the state directory.
-pub const JOURNAL: &str = "at-boot.json";
+pub const JOURNAL: &str = EVERY_BOOT_JOURNAL;
 
 /// The OpenRC runlevel that sets the machine up: `boot`, or with Debian's scripts `sysinit`, which
 /// has the services of both (`rcS` of its package, 0.56).

@@ -1,7 +1,6 @@
 //! The errors of planning, writing and removing boot parameters.
 
-use super::parameters::names_kernel_parameter;
-use super::requested_words::offered_names;
+use super::parameters::{names_kernel_parameter, offered_names};
 use crate::documents::boot::{FaultyWord, LintFinding, SkippedParameter};
 use crate::documents::command_line_fault::CommandLineFault;
 use crate::plan::PlanRefusal;
@@ -199,7 +198,7 @@ pub enum BootError {
     #[hint("undo the existing changes first: cpushield boot undo")]
     Unfinished,
     /// {path}: {why}.
-    #[hint(path.ends_with(super::early::JOURNAL).then_some(WITHOUT_JOURNAL))]
+    #[hint(path.ends_with(EVERY_BOOT_JOURNAL).then_some(WITHOUT_JOURNAL))]
     Journal {
         /// The file.
         path: String,
@@ -263,7 +262,9 @@ fn rollback(error: &Option<String>) -> String {
     failed.unwrap_or_else(|| "undone: every file is as it was".to_owned())
 }
 
-/// Without the journal of `enable`, only the files themselves show what it has written.
+/// The journal of `enable` in the state directory.
+pub(super) const EVERY_BOOT_JOURNAL: &str = "at-boot.json";
+/// Without it, only the files themselves show what it has written.
 const WITHOUT_JOURNAL: &str = "remove the files that contain `Made by cpushield` from \
                                /etc/systemd/system and /etc/init.d, then this file";
 

@@ -6,8 +6,8 @@ use super::error::BootError;
 use super::kernel_modules::{KernelModules, ModuleParameter};
 use super::loaders::find_word_purpose;
 use super::parameters::{
-    KERNEL_NAMES, KernelParameter, ParameterOffer, ParameterSupport, names_kernel_parameter,
-    unknown_value, with_keyword,
+    KERNEL_NAMES, KernelParameter, ParameterSupport, names_kernel_parameter, unknown_value,
+    with_keyword,
 };
 use super::request::UnknownWords;
 use super::{line, lint};
@@ -136,14 +136,6 @@ pub fn find_word_fault(word: &str) -> Option<(WordFault, Vec<String>)> {
     }
     let is_of_module = line::name_of(word).contains('.');
     find_unlisted(word).filter(|(fault, _)| !(is_of_module && *fault == WordFault::UnknownName))
-}
-
-/// The names that `--on` and `--off` have for a parameter of the kernel, such as `isolcpus`.
-#[must_use]
-pub fn offered_names(keyword: &str) -> Vec<&'static str> {
-    let offered = with_keyword(keyword);
-    let offered = offered.filter(|it| !matches!(it.offer, ParameterOffer::Never(_)));
-    offered.map(|it| it.name).collect()
 }
 
 /// Why a name is not known to any of the kernels, and similar names; `None` when it is known.

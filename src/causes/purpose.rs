@@ -3,6 +3,7 @@
 //! call that sent it. Pure.
 
 use crate::glob;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -60,11 +61,12 @@ named! {
 }
 
 /// The purpose of an interrupt from another CPU.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "purpose", rename_all = "kebab-case")]
 pub enum InterruptPurpose {
     /// An operation of the kernel.
+    #[print(write_operation(f, operation, module))]
     Operation {
         /// The operation.
         operation: KernelOperation,
@@ -73,7 +75,7 @@ pub enum InterruptPurpose {
         #[serde(default)]
         module: Option<ModuleRequest>,
     },
-    /// A system call sent it.
+    /// system call {name}.
     Syscall {
         /// Its name.
         name: String,
@@ -96,14 +98,15 @@ pub struct ModuleRequest {
     pub by: String,
 }
 
-impl fmt::Display for InterruptPurpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            InterruptPurpose::Operation { operation, module: None } => operation.fmt(f),
-            InterruptPurpose::Operation { operation, module: Some(request) } => {
-                write!(f, "{operation} ({}), requested by {}", request.module, request.by)
-            }
-            InterruptPurpose::Syscall { name } => write!(f, "system call {name}"),
+fn write_operation(
+    f: &mut fmt::Formatter<'_>,
+    operation: &KernelOperation,
+    module: &Option<ModuleRequest>,
+) -> fmt::Result {
+    match module {
+        None => fmt::Display::fmt(operation, f),
+        Some(request) => {
+            write!(f, "{operation} ({}), requested by {}", request.module, request.by)
         }
     }
 }

@@ -166,7 +166,8 @@ fn the_order_of_the_runs_is_recorded() {
     ] {
         let pair = compared(&group("a", &at(a)), &group("b", &at(b)));
         assert_eq!(pair.sequence, sequence, "{a:?} {b:?}");
-        let has_doubt = pair.doubts.iter().any(|doubt| doubt.advice().is_some());
+        let has_doubt =
+            pair.doubts.iter().any(|doubt| matches!(doubt, PairDoubt::NotInterleaved { .. }));
         assert_eq!(has_doubt, is_doubtful, "{:?}", pair.doubts);
     }
     let pair = compared(&group("a", &[(0, 5)]), &group("b", &[(9, 5)]));
@@ -184,7 +185,8 @@ fn runs_that_overlap_are_one_doubt_however_many_pairs_they_are() {
         &group("a", &[(0, 5), (12, 5), (90, 5)]),
         &group("b", &[(9, 5), (50, 5), (95, 5), (200, 5)]),
     );
-    let sets = pair.doubts.iter().filter(|doubt| doubt.advice().is_none());
+    let sets =
+        pair.doubts.iter().filter(|doubt| !matches!(doubt, PairDoubt::NotInterleaved { .. }));
     let sets: Vec<&PairDoubt> = sets.collect();
     assert_eq!(sets, [&overlapped(&["a0", "a1", "b0"]), &overlapped(&["a2", "b2"])]);
     assert_eq!(sets[0].to_string(), "3 runs overlap in time: a0, a1, b0");

@@ -4,15 +4,17 @@
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases::LIST_PER_ISOLATION;
 use cpushield_linux::text::kernel_version::KernelVersion;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A parameter that the kernel does not accept as written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "fault", rename_all = "kebab-case")]
 pub enum CommandLineFault {
     /// Another parameter came first with another list; the kernel ignores this one.
+    #[print(write_list_differs(f, refused, kept, one_list))]
     ListDiffers {
         /// The parameter that is ignored.
         refused: String,
@@ -21,7 +23,7 @@ pub enum CommandLineFault {
         /// Whether the kernel has one list for both parameters.
         one_list: bool,
     },
-    /// A later parameter of the same name replaces it.
+    /// {lost} has no effect: {by} comes later and replaces it.
     Replaced {
         /// The parameter that has no effect.
         lost: String,
@@ -29,6 +31,7 @@ pub enum CommandLineFault {
         by: String,
     },
     /// The list names CPUs beyond the last one; the kernel ignores the whole list.
+    #[print(write_beyond_last(f, parameter, cpus, last, certain))]
     BeyondLast {
         /// The parameter.
         parameter: String,
@@ -39,7 +42,7 @@ pub enum CommandLineFault {
         /// Whether the kernel ignores the whole list for certain.
         certain: bool,
     },
-    /// The kernel is older than a flag or a word of the list; it ignores the whole parameter.
+    /// the kernel ignores {parameter}: kernels before {since} do not accept {part:?}.
     PartUnknown {
         /// The parameter.
         parameter: String,
@@ -48,14 +51,15 @@ pub enum CommandLineFault {
         /// The first release that accepts it.
         since: KernelVersion,
     },
-    /// The list names CPUs that this machine cannot have; the kernel skips them.
+    /// {parameter} names CPU {cpus}, which does not exist on this machine; the kernel skips it.
     NoSuchCpus {
         /// The parameter.
         parameter: String,
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// Interrupts are directed to isolated CPUs.
+    /// {irqaffinity} sends interrupts to CPU {cpus}, which {isolcpus} isolates; the kernel does not
+    /// compare the two.
     InterruptsOnIsolated {
         /// `irqaffinity=…`.
         irqaffinity: String,
@@ -130,44 +134,37 @@ impl CommandLineFault {
     }
 }
 
-impl fmt::Display for CommandLineFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandLineFault::ListDiffers { refused, kept, one_list: true } => write!(
-                f,
-                "the kernel ignores {refused}: {kept} comes first, and kernels since 4.15 and \
+fn write_list_differs(
+    f: &mut fmt::Formatter<'_>,
+    refused: &str,
+    kept: &str,
+    one_list: &bool,
+) -> fmt::Result {
+    match one_list {
+        true => write!(
+            f,
+            "the kernel ignores {refused}: {kept} comes first, and kernels since 4.15 and \
                  before {LIST_PER_ISOLATION} have one list for nohz_full= and isolcpus="
-            ),
-            CommandLineFault::ListDiffers { refused, kept, one_list: false } => {
-                write!(f, "the kernel ignores {refused}: {kept} comes first and names other CPUs")
-            }
-            CommandLineFault::Replaced { lost, by } => {
-                write!(f, "{lost} has no effect: {by} comes later and replaces it")
-            }
-            CommandLineFault::BeyondLast { parameter, cpus, last, certain } => {
-                write!(f, "{parameter} names CPU {cpus}, but the last CPU is {last}: ")?;
-                f.write_str(match certain {
-                    true => "the kernel ignores the whole list",
-                    false => {
-                        "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, but any \
-                         other kernel only skips these CPUs"
-                    }
-                })
-            }
-            CommandLineFault::PartUnknown { parameter, part, since } => write!(
-                f,
-                "the kernel ignores {parameter}: kernels before {since} do not accept {part:?}"
-            ),
-            CommandLineFault::NoSuchCpus { parameter, cpus } => write!(
-                f,
-                "{parameter} names CPU {cpus}, which does not exist on this machine; the kernel \
-                 skips it"
-            ),
-            CommandLineFault::InterruptsOnIsolated { irqaffinity, isolcpus, cpus } => write!(
-                f,
-                "{irqaffinity} sends interrupts to CPU {cpus}, which {isolcpus} isolates; the \
-                 kernel does not compare the two"
-            ),
+        ),
+        false => {
+            write!(f, "the kernel ignores {refused}: {kept} comes first and names other CPUs")
         }
     }
+}
+
+fn write_beyond_last(
+    f: &mut fmt::Formatter<'_>,
+    parameter: &str,
+    cpus: &CpuSet,
+    last: &usize,
+    certain: &bool,
+) -> fmt::Result {
+    write!(f, "{parameter} names CPU {cpus}, but the last CPU is {last}: ")?;
+    f.write_str(match certain {
+        true => "the kernel ignores the whole list",
+        false => {
+            "a kernel with CONFIG_CPUMASK_OFFSTACK ignores the whole list, but any \
+                         other kernel only skips these CPUs"
+        }
+    })
 }

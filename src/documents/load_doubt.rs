@@ -3,49 +3,50 @@
 use super::load_refusal::LoadRefusal;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// A reason to doubt the figures of a load.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum LoadDoubt {
-    /// It did not start.
+    /// it did not start: {why}.
     DidNotBegin {
         /// Why.
         #[serde(with = "with_text::WithText::<LoadRefusal>")]
         why: LoadRefusal,
     },
-    /// One of its threads ran on other CPUs.
+    /// one of its threads ran on CPU {cpus}.
     RanElsewhere {
         /// Which.
         cpus: CpuSet,
     },
-    /// The kernel did not let it run on some of its CPUs.
+    /// the kernel did not let it run on CPU {cpus}.
     CpusRefused {
         /// Which.
         cpus: CpuSet,
     },
-    /// The kernel has no counter for its work.
+    /// the kernel has no counter for its work.
     NotCounted,
-    /// It did nothing.
+    /// it did nothing.
     DidNothing,
-    /// Threads never started.
+    /// {count} of {of} threads never started.
     ThreadsIdle {
         /// The number of threads.
         count: usize,
         /// The number of all threads.
         of: usize,
     },
-    /// Threads ended before the end.
+    /// {count} of {of} threads ended before the measurement did.
     ThreadsEnded {
         /// The number of threads.
         count: usize,
         /// The number of all threads.
         of: usize,
     },
-    /// Threads failed.
+    /// {count} of {of} threads failed: {answer}.
     ThreadsFailed {
         /// The number of threads.
         count: usize,
@@ -54,14 +55,16 @@ pub enum LoadDoubt {
         /// The kernel's answer.
         answer: String,
     },
-    /// The program did not end in time.
+    /// it did not end in time, so its figures are lost.
     NotEnded,
     /// The program failed.
+    #[print(write_program_failed(f, message))]
     ProgramFailed {
         /// Its error message; `None` without one.
         message: Option<String>,
     },
     /// The process of the load did not answer.
+    #[delegate]
     NoAnswer {
         /// Why.
         #[serde(with = "with_text::WithText::<LoadRefusal>")]
@@ -69,33 +72,11 @@ pub enum LoadDoubt {
     },
 }
 
-impl fmt::Display for LoadDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LoadDoubt::DidNotBegin { why } => write!(f, "it did not start: {why}"),
-            LoadDoubt::RanElsewhere { cpus } => write!(f, "one of its threads ran on CPU {cpus}"),
-            LoadDoubt::CpusRefused { cpus } => {
-                write!(f, "the kernel did not let it run on CPU {cpus}")
-            }
-            LoadDoubt::NotCounted => f.write_str("the kernel has no counter for its work"),
-            LoadDoubt::DidNothing => f.write_str("it did nothing"),
-            LoadDoubt::ThreadsIdle { count, of } => {
-                write!(f, "{count} of {of} threads never started")
-            }
-            LoadDoubt::ThreadsEnded { count, of } => {
-                write!(f, "{count} of {of} threads ended before the measurement did")
-            }
-            LoadDoubt::ThreadsFailed { count, of, answer } => {
-                write!(f, "{count} of {of} threads failed: {answer}")
-            }
-            LoadDoubt::NotEnded => f.write_str("it did not end in time, so its figures are lost"),
-            LoadDoubt::ProgramFailed { message: Some(message) } => {
-                write!(f, "the program failed: {message}")
-            }
-            LoadDoubt::ProgramFailed { message: None } => {
-                f.write_str("the program failed without a message")
-            }
-            LoadDoubt::NoAnswer { why } => why.fmt(f),
+fn write_program_failed(f: &mut fmt::Formatter<'_>, message: &Option<String>) -> fmt::Result {
+    match message {
+        Some(message) => {
+            write!(f, "the program failed: {message}")
         }
+        None => f.write_str("the program failed without a message"),
     }
 }

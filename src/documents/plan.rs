@@ -208,31 +208,29 @@ pub struct Immovable {
 }
 
 /// An interrupt or a thread that stays on the shielded CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ImmovableThing {
     /// An interrupt.
+    #[print(write_irq(f, irq, actions))]
     Irq {
         /// Its number.
         irq: u32,
         /// The names it was requested with.
         actions: String,
     },
-    /// A kernel thread.
+    /// kthread {comm}.
     Kthread {
         /// Its name.
         comm: String,
     },
 }
 
-impl fmt::Display for ImmovableThing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ImmovableThing::Irq { irq, actions } if actions.is_empty() => write!(f, "irq {irq}"),
-            ImmovableThing::Irq { irq, actions } => write!(f, "irq {irq} ({actions})"),
-            ImmovableThing::Kthread { comm } => write!(f, "kthread {comm}"),
-        }
+fn write_irq(f: &mut fmt::Formatter<'_>, irq: &u32, actions: &str) -> fmt::Result {
+    match irq {
+        irq if actions.is_empty() => write!(f, "irq {irq}"),
+        irq => write!(f, "irq {irq} ({actions})"),
     }
 }
 

@@ -2,14 +2,16 @@
 
 use super::comma_list::comma_list;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use std::fmt;
 
 /// Why NUMA nodes cannot be used as requested.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum NodeRefusal {
     /// A node would keep no housekeeping CPU.
+    #[print(write_exhausted(f, node, cpus, others))]
     Exhausted {
         /// The node.
         node: usize,
@@ -18,21 +20,23 @@ pub enum NodeRefusal {
         /// Its CPUs that other shields have: all others.
         others: CpuSet,
     },
-    /// The requested node, or the only one, has the boot CPU.
+    /// cannot shield the whole node {node}: it contains the boot CPU.
     BootNode {
         /// The node.
         node: usize,
         /// Its CPUs; `None` if the machine has no others.
         cpus: Option<CpuSet>,
     },
-    /// No node can be shielded entirely.
+    /// cannot shield a whole NUMA node{place}: each node contains the boot CPU, or a CPU of another
+    /// shield or of an exclusive cpuset.
     NoneWhole {
         /// What limits the choice, ` near eth0` or empty.
         place: String,
     },
-    /// A request for a whole node also has a count or a share level.
+    /// a request for a whole node cannot have a count or a share level.
     WholeAndPart,
-    /// No such node with CPUs.
+    /// node {node} has no CPUs; nodes with CPUs: {nodes}.
+    #[with(nodes = comma_list(nodes))]
     NoSuch {
         /// The requested node.
         node: usize,
@@ -76,33 +80,22 @@ impl NodeRefusal {
     }
 }
 
-impl fmt::Display for NodeRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NodeRefusal::Exhausted { node, cpus, others } if others.is_empty() => write!(
-                f,
-                "node {node} would have no housekeeping CPU left: the request takes all its CPUs \
+fn write_exhausted(
+    f: &mut fmt::Formatter<'_>,
+    node: &usize,
+    cpus: &CpuSet,
+    others: &CpuSet,
+) -> fmt::Result {
+    match node {
+        node if others.is_empty() => write!(
+            f,
+            "node {node} would have no housekeeping CPU left: the request takes all its CPUs \
                  ({cpus})"
-            ),
-            NodeRefusal::Exhausted { node, cpus, others } => write!(
-                f,
-                "node {node} would have no housekeeping CPU left: the request takes CPU {cpus}, \
+        ),
+        node => write!(
+            f,
+            "node {node} would have no housekeeping CPU left: the request takes CPU {cpus}, \
                  and other shields have CPU {others}"
-            ),
-            NodeRefusal::BootNode { node, .. } => {
-                write!(f, "cannot shield the whole node {node}: it contains the boot CPU")
-            }
-            NodeRefusal::NoneWhole { place } => write!(
-                f,
-                "cannot shield a whole NUMA node{place}: each node contains the boot CPU, or a CPU \
-                 of another shield or of an exclusive cpuset"
-            ),
-            NodeRefusal::WholeAndPart => {
-                f.write_str("a request for a whole node cannot have a count or a share level")
-            }
-            NodeRefusal::NoSuch { node, nodes } => {
-                write!(f, "node {node} has no CPUs; nodes with CPUs: {}", comma_list(nodes))
-            }
-        }
+        ),
     }
 }

@@ -12,7 +12,7 @@ use crate::change::{Change, ValueComparison};
 use crate::documents::machine::Machine;
 use crate::documents::plan::{ActiveShields, Plan, Shield};
 use crate::policy::ShieldRequest;
-use crate::refusal::{FailureKind, Refusal};
+use crate::refusal::{FailureKind, UserError};
 use cpushield_linux::CpuSet;
 use serde::Serialize;
 use serde_json::Value;
@@ -280,7 +280,7 @@ impl PolicyRefusal {
     }
 }
 
-impl Refusal for PolicyRefusal {
+impl UserError for PolicyRefusal {
     fn kind(&self) -> FailureKind {
         if self.is_usage() { FailureKind::Usage } else { FailureKind::Machine }
     }

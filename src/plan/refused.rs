@@ -7,7 +7,7 @@ use super::saved_refusal::SavedRefusal;
 use super::sibling_refusal::SiblingRefusal;
 use crate::documents::plan::Disturbance;
 use crate::policy::expected_name;
-use crate::refusal::{FailureKind, Refusal};
+use crate::refusal::{FailureKind, UserError};
 use cpushield_linux::CpuSet;
 use cpushield_sentence::Sentence;
 use serde::Serialize;
@@ -181,7 +181,7 @@ pub enum PlanRefusal {
     Saved(SavedRefusal),
 }
 
-impl Refusal for PlanRefusal {
+impl UserError for PlanRefusal {
     fn kind(&self) -> FailureKind {
         if self.is_usage() { FailureKind::Usage } else { FailureKind::Machine }
     }

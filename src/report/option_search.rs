@@ -1,4 +1,5 @@
-//! [`OptionSearch`] and its dry run → blocks: what was found, and the evidence for each option. Pure.
+//! [`OptionSearch`] and its dry run → blocks: what was found, and the evidence for each option.
+//! Pure.
 
 use super::blocks::{
     ReportBlock, Table, TableCell, TableColumn, TableHead, TextLine, TextPart, TextTone,

@@ -1,24 +1,31 @@
 //! Why a program could not be run, added or removed.
 
 use super::ThreadInTheWay;
-use crate::apply::JournalLoadError;
+use crate::apply::{JournalLoadError, name_a_shield};
 use cpushield_linux::{CpuSet, Error, SchedPolicy};
 use cpushield_sentence::Sentence;
 use std::fmt;
+use std::io::ErrorKind;
 
 /// Why a program could not be run, added or removed.
 #[derive(Debug, Sentence)]
+#[kind(Machine)]
+#[tagged]
 pub enum RunError {
     /// no shield is active.
+    #[hint("apply a shield: cpushield apply")]
     NoShield,
-    /// several shields are active: {names}.
-    #[with(names = names.join(", "))]
+    /// several shields are active: {active}.
+    #[with(active = names.join(", "))]
+    #[kind(Usage)]
+    #[hint([name_a_shield(names)])]
     Several {
         /// Their names.
         names: Vec<String>,
     },
-    /// no active shield is named {name:?}; active: {names}.
-    #[with(names = names.join(", "))]
+    /// no active shield is named {name:?}; active: {active}.
+    #[with(active = names.join(", "))]
+    #[hint([name_a_shield(names)])]
     NoSuchShield {
         /// The name.
         name: String,
@@ -27,6 +34,7 @@ pub enum RunError {
     },
     /// Programs in a shield have no place in its new version.
     #[print(write_in_the_way(f, shield, threads))]
+    #[hint(clear_the_way(threads))]
     InTheWay {
         /// The shield.
         shield: String,
@@ -34,6 +42,8 @@ pub enum RunError {
         threads: Vec<ThreadInTheWay>,
     },
     /// CPU {cpu} {why}.
+    #[kind(Usage)]
+    #[hint("use one of these CPUs: {offered}")]
     NotOffered {
         /// The requested CPU.
         cpu: usize,
@@ -43,6 +53,8 @@ pub enum RunError {
         offered: CpuSet,
     },
     /// CPU {cpus} of shield {shield} is offline.
+    #[with(cpu = cpus.first().unwrap_or_default())]
+    #[hint("bring it online: echo 1 > /sys/devices/system/cpu/cpu{cpu}/online")]
     Offline {
         /// The CPUs.
         cpus: CpuSet,
@@ -50,6 +62,8 @@ pub enum RunError {
         shield: String,
     },
     /// no {what} {name:?} in {file}.
+    #[kind(Usage)]
+    #[hint("use numeric IDs, for example 1000:1000")]
     Unknown {
         /// `user` or `group`.
         what: &'static str,
@@ -59,6 +73,9 @@ pub enum RunError {
         file: &'static str,
     },
     /// cannot move a program into {group} or out of it: {why}.
+    #[hint(
+        "stop that task first: a program's memory moves with the program to other nodes, and this needs a kernel thread on every CPU"
+    )]
     NoMove {
         /// The group that it should enter or leave.
         group: String,
@@ -66,7 +83,9 @@ pub enum RunError {
         why: String,
     },
     /// {why}.
-    Unsafe {
+    #[kind(Usage)]
+    #[hint("{instead}")]
+    DangerousRequest {
         /// What is wrong with it.
         why: String,
         /// What to request instead.
@@ -75,6 +94,7 @@ pub enum RunError {
     /// the kernel refused {policy}.
     #[with(error = error.reason())]
     #[line("cause: {error}")]
+    #[hint(hints)]
     Scheduling {
         /// The policy.
         policy: SchedPolicy,
@@ -84,6 +104,7 @@ pub enum RunError {
         hints: Vec<String>,
     },
     /// cannot start {program}: {error}.
+    #[kind(match error.kind() { ErrorKind::NotFound => NotFound, _ => NotExecutable })]
     Exec {
         /// Its name.
         program: String,
@@ -91,6 +112,7 @@ pub enum RunError {
         error: std::io::Error,
     },
     /// task {tid} {why}.
+    #[hint(hint)]
     Task {
         /// Its number.
         tid: i32,
@@ -100,12 +122,14 @@ pub enum RunError {
         hint: Option<String>,
     },
     /// cannot move process {tid} out: no suitable cgroup outside the shields is known.
+    #[hint("run the command in a shell outside the shield")]
     NoDestination {
         /// The number of the program.
         tid: i32,
     },
     /// no shield is active: {unfinished}.
     #[line("file:  {path}")]
+    #[hint([unfinished.advice()])]
     Unfinished {
         /// Its journal.
         path: String,
@@ -142,29 +166,17 @@ impl RunError {
     }
 }
 
-impl RunError {
-    /// A short stable name of the reason, for programs.
-    #[must_use]
-    pub fn tag(&self) -> &'static str {
-        match self {
-            RunError::NoShield => "no-shield",
-            RunError::Several { .. } => "several",
-            RunError::NoSuchShield { .. } => "no-such-shield",
-            RunError::InTheWay { .. } => "in-the-way",
-            RunError::NotOffered { .. } => "not-offered",
-            RunError::Offline { .. } => "offline",
-            RunError::Unknown { .. } => "unknown",
-            RunError::NoMove { .. } => "no-move",
-            RunError::Unsafe { .. } => "dangerous-request",
-            RunError::Scheduling { .. } => "scheduling",
-            RunError::Exec { .. } => "exec",
-            RunError::Task { .. } => "task",
-            RunError::NoDestination { .. } => "no-destination",
-            RunError::Unfinished { .. } => "unfinished",
-            RunError::Journal(_) => "journal",
-            RunError::Record(_) => "record",
-            RunError::Machine(_) => "machine",
-        }
+/// What to do about threads that have no place in the new version.
+fn clear_the_way(threads: &[ThreadInTheWay]) -> Vec<String> {
+    match threads.iter().find(|thread| thread.reason.is_unsafe()) {
+        None => vec![
+            "end these programs, or move them to the CPUs of the new version: --move-programs"
+                .to_owned(),
+        ],
+        Some(ThreadInTheWay { tid, .. }) => vec![
+            format!("make it an ordinary program: chrt -o -p 0 {tid}"),
+            "or end that program".to_owned(),
+        ],
     }
 }
 

@@ -37,7 +37,7 @@ pub fn check(policy: SchedPolicy) -> Result<(), RunError> {
 }
 
 fn refuse(why: String, instead: &str) -> RunError {
-    RunError::Unsafe { why, instead: instead.to_owned() }
+    RunError::DangerousRequest { why, instead: instead.to_owned() }
 }
 
 /// Describes what other threads get on these CPUs while a SCHED_FIFO or SCHED_RR program does not

@@ -119,7 +119,7 @@ fn cpus_of_need(thread: &KernelThread, cpus: &CpuSet) -> CpuSet {
 }
 
 fn cannot_raise(thread: &KernelThread, error: cpushield_linux::Error) -> RunError {
-    RunError::Unsafe {
+    RunError::DangerousRequest {
         why: format!(
             "cannot raise the priority of {} above the program's: {}",
             thread.comm,

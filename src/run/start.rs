@@ -104,7 +104,7 @@ fn environment(start: &ProgramStart, is_set: impl Fn(&str) -> bool) -> Vec<(&'st
 /// Enters the shield. The steps need root, so the user is changed last.
 fn enter(host: &Host, start: &ProgramStart) -> Result<(), RunError> {
     if start.lock_memory {
-        memory::lift_lock_limit().map_err(|e| RunError::Unsafe {
+        memory::lift_lock_limit().map_err(|e| RunError::DangerousRequest {
             why: format!("cannot lift the limit on locked memory: {e}"),
             instead:
                 "root needs CAP_SYS_RESOURCE, which containers drop; raise the limit outside, \

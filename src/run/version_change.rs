@@ -151,7 +151,7 @@ impl VersionChange {
         let order = order(asked, &cpus, &raise::threads(host, &cpus)?);
         let raised = raise::raise(host, open, &order, &cpus, highest.task);
         raised.map_err(|error| match (error, host.task(highest.task.tid, highest.task.tid)) {
-            (RunError::Unsafe { why, .. }, Ok(task)) => {
+            (RunError::DangerousRequest { why, .. }, Ok(task)) => {
                 let thread = thread_in_the_way(&task, NoPlaceReason::KernelThreads { why });
                 RunError::InTheWay { shield: self.place.name.clone(), threads: vec![thread] }
             }

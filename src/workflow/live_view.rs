@@ -311,7 +311,7 @@ fn run_on_screen(
             }
             Some(UserAction::Letter('s')) => {
                 let shielded_only = !options.shielded_only;
-                options = ViewOptions { shielded_only, scroll: 0, ..options };
+                options = ViewOptions { shielded_only, scroll: 0 };
             }
             Some(UserAction::Redraw | UserAction::Letter(_)) => {}
             None if Instant::now() < until => continue,

@@ -333,7 +333,8 @@ mod tests {
             cgroup: None,
         };
         change(&mut request);
-        thread_specs(&request, instruments::named(name)?).ok()
+        let instrument = request.instrument.as_deref().and_then(instruments::named)?;
+        thread_specs(&request, instrument).ok()
     }
 
     #[test]

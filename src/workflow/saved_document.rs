@@ -164,7 +164,7 @@ const KINDS: &[DocumentKind] = &[
     },
     DocumentKind {
         command: "experiment --minimize --json",
-        keys: &["search", "options", "trials"],
+        keys: &["goal", "options", "trials"],
         schemas: &[("", search::SCHEMA)],
         read: |text| parse_whole(text, SavedDocument::Search),
     },
@@ -489,14 +489,14 @@ mod tests {
     fn search() -> Value {
         json!({
             "schema": search::SCHEMA, "name": "a", "version": "0",
-            "search": { "kind": "minimize", "row": "all" }, "state": "finished", "began_s": 0,
+            "row": "all", "state": "finished", "began_s": 0,
             "ended_s": 1, "cpus": "3",
             "goal": { "goal": "max-entries", "count": 0, "text": "at most 0 entries" },
             "test": { "miss_rate_met": 0.1, "miss_rate_missed": 0.5, "error_rate": 0.05,
                       "measurements_max": 9 },
             "span_ns": 1, "warmup_ns": 1, "columns": [],
             "setup": experiment::ExperimentSetup::default(), "options": [], "fixed": [],
-            "differences": [], "trials": [], "end": null, "found": null, "notes": [],
+            "trials": [], "end": null, "found": null, "notes": [],
         })
     }
 

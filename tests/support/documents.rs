@@ -55,7 +55,7 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
             "processor": "a processor", "online": "0-3", "hypervisor": null,
             "clock": "CLOCK_MONOTONIC", "clocksource": "tsc", "clock_read_ns": 20
         },
-        "doubts": [{ "about": "tracer-not-stopped", "answer": HOSTILE }], "notes": [{ "note": "load-counted-in-last-part", "load": HOSTILE }],
+        "doubts": [{ "about": "tracer-not-stopped", "answer": HOSTILE }], "notes": [{ "note": "change-refused", "tunable": HOSTILE }],
     })
 }
 

@@ -55,9 +55,10 @@ def claim(text, held, detail=""):
         print("\n".join("#   " + line for line in detail.splitlines()[:12]), flush=True)
 
 
-def instance():
-    """The instance that records CPU: the only one with enabled exception events."""
-    for path in glob.glob("/sys/kernel/tracing/instances/cpushield-*"):
+def instance(pid):
+    """The instance of this process that records CPU: the only one with enabled exception events. Those of the watch
+    before may still be there, because a child of it removes them."""
+    for path in glob.glob(f"/sys/kernel/tracing/instances/cpushield-{pid}-*"):
         if read(path, "events/exceptions/page_fault_user/enable").strip() == "1":
             return path
     return None
@@ -406,7 +407,7 @@ class Watch:
     def armed(self):
         """Waits until the events are armed, and returns the instance. Nothing is recorded yet."""
         while self.verify.poll() is None:
-            base = instance()
+            base = instance(self.verify.pid)
             if base:
                 return base
             time.sleep(0.001)
@@ -418,7 +419,7 @@ class Watch:
             self.said.wait_for("watching", 300)
         except RuntimeError:
             return None
-        return instance()
+        return instance(self.verify.pid)
 
     def faults(self, on):
         self.word[0] = 1 if on else 0

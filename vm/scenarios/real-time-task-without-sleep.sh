@@ -73,7 +73,8 @@ if [ -n "$rcu" ]; then
     claim "nothing was begun" test ! -e /var/lib/cpushield/journal.jsonl
 else
     status "apply ends with a group" 0 shield apply --cpus 3
-    claim "spin had to leave" test "$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$spinner/status)" != 3
+    is "spin, which is pinned to CPU 3, is a program of the shield" 3 \
+        sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$spinner/status
     status "undo ends" 0 shield undo
 fi
 stop

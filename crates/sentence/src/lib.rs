@@ -1,8 +1,9 @@
 //! `#[derive(Sentence)]`: a value is printed as the doc comment of its variant says. So a sentence
 //! is written once, and the schemas and the docs have it too.
 //!
-//! The first paragraph of the comment is a format string: `{field}` is a field of the variant, `{0}`
-//! the first one without a name. The full stop at its end is not printed. Attributes of a variant:
+//! The first paragraph of the comment is a format string: `{field}` is a field of the variant,
+//! `{0}` the first one without a name. The full stop at its end is not printed. Attributes of a
+//! variant:
 //!
 //! - `#[with(name = expression)]`: a value that the sentence, a line or a hint names.
 //! - `#[line("file:  {place}")]`: one more line, indented. `#[line(word in words, "word:  {word}")]`
@@ -10,11 +11,13 @@
 //! - `#[delegate]`: the only field is printed instead.
 //! - `#[print(write_rest(f, cpus))]`: an expression with the formatter `f` prints it instead.
 //!
-//! An enum with `#[names]` is printed as the names of its variants, `in-kebab-case`. One with
-//! `#[kind(Machine)]` is also a `crate::refusal::Refusal` of that kind. Its variants may
-//! have a `#[kind(Usage)]` of their own, and a `#[hint("cpushield undo")]` or an expression with any
-//! number of hints. What is delegated has the kind and the hints of its field, unless the variant has
-//! a kind. With `#[tagged]`, the reason is the tag of the variant, otherwise there is none.
+//! Attributes of an enum: with `#[stop]`, the full stops are printed; with `#[names]`, the names of
+//! the variants, `in-kebab-case`. With `#[kind(Machine)]`, it is also a `crate::refusal::UserError`
+//! of that kind. Its variants may have a `#[kind(Usage)]` of their own, and a
+//! `#[hint("cpushield undo")]` or an expression with any number of hints. What is delegated has the
+//! kind and the hints of its field, unless the variant has a kind. `#[message(expression)]` of the
+//! enum replaces the sentence there. With `#[tagged]`, the reason is the tag of each variant,
+//! `{ "tag": "no-shield" }`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -26,14 +29,17 @@ use syn::{
 };
 
 /// Derives `Display`, and `Refusal` where an attribute asks for it.
-#[proc_macro_derive(Sentence, attributes(with, line, delegate, print, hint, kind, tagged, names))]
+#[proc_macro_derive(
+    Sentence,
+    attributes(with, line, delegate, print, hint, kind, message, tagged, names, stop)
+)]
 pub fn derive_sentence(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
     let input = syn::parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn expand(input: &DeriveInput) -> Result<TokenStream> {
-    let arms: Vec<Arm> = match &input.data {
+    let mut arms: Vec<Arm> = match &input.data {
         Data::Enum(data) => {
             let arms = data.variants.iter().map(|variant| {
                 let name = &variant.ident;
@@ -44,6 +50,12 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         Data::Struct(data) => vec![Arm::new(&quote!(Self), "", &input.attrs, &data.fields)?],
         Data::Union(_) => return Err(Error::new_spanned(input, "a union has no sentence")),
     };
+    if find(&input.attrs, "stop").is_none() {
+        for arm in &mut arms {
+            let end = arm.sentence.strip_suffix('.').map_or(arm.sentence.len(), str::len);
+            arm.sentence.truncate(end);
+        }
+    }
     let (name, (generics, types, wheres)) = (&input.ident, input.generics.split_for_impl());
     let patterns: Vec<&TokenStream> = arms.iter().map(|arm| &arm.pattern).collect();
     let names = find(&input.attrs, "names").is_some();
@@ -60,12 +72,18 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         let (kind, tagged): (Expr, _) =
             (kind.parse_args()?, find(&input.attrs, "tagged").is_some());
         let kinds = arms.iter().map(|arm| arm.ask_or("kind", || quote!(#kind)));
-        let messages = arms.iter().map(|arm| arm.ask_or("message", || quote!(self.to_string())));
-        let reasons = arms.iter().map(|arm| arm.ask_or("reason", || arm.reason(tagged)));
+        let message =
+            find(&input.attrs, "message").map(Attribute::parse_args::<Expr>).transpose()?;
+        let message = message.map_or(quote!(self.to_string()), |message| quote!(#message));
+        let messages = arms.iter().map(|arm| arm.ask_or("message", || message.clone()));
+        let reasons = arms.iter().map(|arm| match (tagged, &arm.tag) {
+            (true, tag) => quote!(Some(::serde_json::json!({ "tag": #tag }))),
+            (false, _) => arm.ask_or("reason", || quote!(None)),
+        });
         let hints = arms.iter().map(Arm::hints);
         code.extend(quote! {
             #[allow(unused_variables, unused_imports, clippy::enum_glob_use)]
-            impl #generics crate::refusal::Refusal for #name #types #wheres {
+            impl #generics crate::refusal::UserError for #name #types #wheres {
                 fn kind(&self) -> crate::refusal::FailureKind {
                     use crate::refusal::FailureKind::*;
                     match self { #(#patterns => #kinds,)* }
@@ -129,7 +147,7 @@ impl Arm {
                 Fields::Unit => path.clone(),
             },
             tag: kebab_case(name),
-            sentence: sentence.strip_suffix('.').unwrap_or(&sentence).to_owned(),
+            sentence,
             bindings,
             lines: all("line").map(Attribute::parse_args).collect::<Result<_>>()?,
             print: find(attrs, "print").map(Attribute::parse_args).transpose()?,
@@ -158,7 +176,13 @@ impl Arm {
         let lines = self.lines.iter().map(|Line { each, text, values }| {
             let text = format!("\n  {}", text.value());
             let print = quote!(::std::write!(f, #text #values)?;);
-            each.as_ref().map_or(print.clone(), |(name, all)| quote!(for #name in ::std::iter::IntoIterator::into_iter(#all) { #print }))
+            match each {
+                None => print,
+                Some((name, all)) => {
+                    let all = quote!(::std::iter::IntoIterator::into_iter(#all));
+                    quote!(for #name in #all { #print })
+                }
+            }
         });
         quote!({ #bindings ::std::write!(f, #sentence)?; #(#lines)* Ok(()) })
     }
@@ -168,14 +192,9 @@ impl Arm {
         let question = format_ident!("{question}");
         match (&self.kind, &self.delegate) {
             (Some(kind), _) if question == "kind" => quote!(#kind),
-            (None, Some(field)) => quote!(crate::refusal::Refusal::#question(#field)),
+            (None, Some(field)) => quote!(crate::refusal::UserError::#question(#field)),
             _ => own(),
         }
-    }
-
-    fn reason(&self, tagged: bool) -> TokenStream {
-        let tag = &self.tag;
-        if tagged { quote!(Some(::serde_json::json!({ "tag": #tag }))) } else { quote!(None) }
     }
 
     fn hints(&self) -> TokenStream {
@@ -183,15 +202,16 @@ impl Arm {
             (self.ask_or("hints", || quote!(::std::vec::Vec::new())), &self.bindings);
         let hints = self.hints.iter().map(|hint| match hint {
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
-                quote!(hints.push(::std::format!(#text));)
+                quote!(all_hints.push(::std::format!(#text));)
             }
-            hints => quote!(hints.extend((#hints).into_iter().map(|hint| hint.to_string()));),
+            hints => quote!(all_hints.extend((#hints).into_iter().map(|hint| hint.to_string()));),
         });
         let hints: TokenStream = hints.collect();
         if hints.is_empty() {
             first
         } else {
-            quote!({ #bindings let mut hints = #first; #hints hints })
+            let all = quote!(let mut all_hints: ::std::vec::Vec<::std::string::String>);
+            quote!({ #bindings #all = #first; #hints all_hints })
         }
     }
 }

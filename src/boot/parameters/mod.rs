@@ -64,6 +64,14 @@ pub fn with_keyword(name: &str) -> impl Iterator<Item = &'static KernelParameter
     PARAMETERS.iter().copied().filter(move |it| cmdline::same_name(it.keyword, name))
 }
 
+/// The names that `--on` and `--off` have for a parameter of the kernel, such as `isolcpus`.
+#[must_use]
+pub fn offered_names(keyword: &str) -> Vec<&'static str> {
+    let offered = with_keyword(keyword);
+    let offered = offered.filter(|it| !matches!(it.offer, ParameterOffer::Never(_)));
+    offered.map(|it| it.name).collect()
+}
+
 impl RegistryEntry for &'static KernelParameter {
     fn key(self) -> &'static str {
         self.name

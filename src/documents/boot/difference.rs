@@ -48,21 +48,6 @@ pub enum BootDifference {
     },
 }
 
-impl BootDifference {
-    /// What to do, where that is known.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            BootDifference::Interrupted => {
-                Some("`cpushield boot undo` restores the original files")
-            }
-            BootDifference::EntryNotBooted { .. } => Some("boot the menu entry that has them"),
-            BootDifference::OtherKernel { .. } => Some("boot a chosen kernel"),
-            _ => None,
-        }
-    }
-}
-
 /// What undo could not leave as it was.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -80,17 +65,4 @@ pub enum UndoNote {
         /// The file.
         path: String,
     },
-}
-
-impl UndoNote {
-    /// What to do, where that is known.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            UndoNote::StillLoaded { .. } => {
-                Some("to reboot without kexec: SYSTEMCTL_SKIP_AUTO_KEXEC=1 systemctl reboot")
-            }
-            UndoNote::ChangedFileRemoved { .. } => None,
-        }
-    }
 }

@@ -34,26 +34,13 @@ pub enum RunDoubt {
     StoppedEarly,
 }
 
-impl RunDoubt {
-    /// How to avoid the doubt; `None` when there is no advice.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            RunDoubt::Measurement { doubt } => doubt.advice(),
-            RunDoubt::CpuVerdict { reason, .. } => reason.advice(),
-            RunDoubt::CpuFigures { .. } | RunDoubt::StoppedEarly => None,
-        }
-    }
-}
-
 /// A reason to doubt the comparison of two groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum PairDoubt {
     /// all runs of one group come before those of the other: a drift over time cannot be
-    /// distinguished from a difference between {base} and {other}; {text}.
-    #[with(text = self.advice().unwrap_or_default())]
+    /// distinguished from a difference between {base} and {other}; interleave the runs.
     NotInterleaved {
         /// The base.
         base: String,
@@ -79,14 +66,6 @@ pub enum PairDoubt {
         /// Its values.
         values: Vec<String>,
     },
-}
-
-impl PairDoubt {
-    /// How to avoid the doubt; `None` when there is no advice.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        matches!(self, PairDoubt::NotInterleaved { .. }).then_some("interleave the runs")
-    }
 }
 
 /// A remark on the comparison of two groups.

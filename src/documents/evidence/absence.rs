@@ -106,30 +106,6 @@ pub enum AbsenceReason {
 }
 
 impl AbsenceReason {
-    /// How to get the witness to watch; `None` when there is no advice.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            AbsenceReason::TracefsDenied { .. } => {
-                Some("run cpushield as root, on a kernel that is not locked down")
-            }
-            AbsenceReason::TracefsNotMounted => {
-                Some("mount -t tracefs tracefs /sys/kernel/tracing")
-            }
-            AbsenceReason::DebugfsNotMounted => Some("mount -t debugfs debugfs /sys/kernel/debug"),
-            AbsenceReason::WouldHang { .. } => {
-                Some("Start `verify` before the workload, or let `apply` enlarge the trace buffer")
-            }
-            AbsenceReason::PidNamespace => Some(
-                "run cpushield outside the container, or in a container with the PID namespace of \
-                 the host",
-            ),
-            AbsenceReason::OutsideCpuset { .. } => Some("name that cpuset with --cgroup DIR"),
-            AbsenceReason::NoMsrDevice => Some("modprobe msr"),
-            _ => None,
-        }
-    }
-
     /// A failure without a more specific reason.
     #[must_use]
     pub fn failed(what: impl fmt::Display) -> AbsenceReason {

@@ -161,24 +161,6 @@ pub enum JudgeReason {
     },
 }
 
-impl JudgeReason {
-    /// How to get a known verdict in the next run; `None` when there is no advice.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            JudgeReason::ProgramEndedBefore { .. } | JudgeReason::ProgramEndedEarly { .. } => {
-                Some("use --warmup 0s or a program that runs longer")
-            }
-            JudgeReason::SyscallsNotCounted => Some("use --syscalls"),
-            JudgeReason::TimeHidden { by } => by.advice(),
-            JudgeReason::WorkloadUnseen { no_trace }
-            | JudgeReason::NothingWatched { no_trace }
-            | JudgeReason::GapsUnexplained { no_trace, .. } => no_trace.advice(),
-            _ => None,
-        }
-    }
-}
-
 fn write_unexplained_gaps(
     f: &mut fmt::Formatter<'_>,
     count: u64,
@@ -231,8 +213,8 @@ fn write_missing_witnesses(
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "hidden", rename_all = "kebab-case")]
 pub enum HiddenTime {
-    /// the trace does not show time taken by the hypervisor; {text}.
-    #[with(text = self.advice().unwrap_or_default())]
+    /// the trace does not show time taken by the hypervisor; run `verify` without a command, so
+    /// that the gap sampler measures it.
     HypervisorUnseen,
     /// firmware took the CPU {times}; for how long is unknown.
     #[with(times = many(*count, "time"))]
@@ -253,18 +235,4 @@ pub enum HiddenTime {
     },
     /// could not read how much time the hypervisor took.
     StealUnreadable,
-}
-
-impl HiddenTime {
-    /// What would show that time; `None` when there is no advice.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            HiddenTime::HypervisorUnseen => {
-                Some("run `verify` without a command, so that the gap sampler measures it")
-            }
-            HiddenTime::FirmwareUnseen { no_counter } => no_counter.advice(),
-            _ => None,
-        }
-    }
 }

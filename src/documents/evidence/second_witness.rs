@@ -11,6 +11,9 @@ use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
 /// One event of the trace on one CPU, seen by both witnesses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -58,7 +61,7 @@ pub enum WitnessDoubt {
     },
     /// the counters were enabled for {enabled_ns} ms and counted for {running_ns} ms of {span_ns}
     /// ms: the CPU was offline, or something stopped them.
-    #[with(enabled_ns = enabled_ns / 1_000_000, running_ns = running_ns / 1_000_000, span_ns = span_ns / 1_000_000)]
+    #[with(enabled_ns = enabled_ns / MS, running_ns = running_ns / MS, span_ns = span_ns / MS)]
     NotCovering {
         /// Nanoseconds for which they were enabled between the reads.
         enabled_ns: u64,

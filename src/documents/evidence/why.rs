@@ -78,14 +78,3 @@ pub enum UnknownBreakdown {
     /// the trace lost events at that time.
     EventsLost,
 }
-
-impl UnknownBreakdown {
-    /// How to get the trace; `None` when there is no advice.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            UnknownBreakdown::NoTrace { absence } => absence.advice(),
-            _ => None,
-        }
-    }
-}

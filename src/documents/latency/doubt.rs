@@ -13,26 +13,29 @@ use std::fmt;
 const MS: u64 = 1_000_000;
 
 /// A reason to doubt a measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "about", rename_all = "kebab-case")]
 pub enum LatencyDoubt {
     /// The machine changed during the measurement.
+    #[delegate]
     CircumstanceChanged {
         /// What changed.
         change: CircumstanceChange,
     },
-    /// CPUs were offline during the measurement.
+    /// CPU {cpus} was offline.
     CpusOffline {
         /// Which.
         cpus: CpuSet,
     },
-    /// The process that should have stopped the threads got no CPU.
+    /// the threads ended by themselves {late_ns} before cpushield got CPU time to stop them.
+    #[with(late_ns = exact_duration(*late_ns))]
     NotStopped {
         /// How long ago the threads ended when it noticed, in nanoseconds.
         late_ns: u64,
     },
     /// The kernel thread that looks for gaps had too little CPU time.
+    #[print(write_starved(f, thread, *ran_ns, span_ns / MS))]
     TracerThreadStarved {
         /// The thread.
         thread: String,
@@ -41,132 +44,72 @@ pub enum LatencyDoubt {
         /// Of how long, in nanoseconds.
         span_ns: u64,
     },
-    /// The records of a CPU cannot be read.
+    /// the records of CPU {cpu} cannot be read: {answer}.
     RecordsUnreadable {
         /// The CPU.
         cpu: usize,
         /// The kernel's answer.
         answer: String,
     },
-    /// The kernel lost records of a CPU.
+    /// the kernel lost {count} records of CPU {cpu}.
     RecordsLost {
         /// The CPU.
         cpu: usize,
         /// How many.
         count: u64,
     },
-    /// The tracer could not be stopped.
+    /// could not stop the tracer: {answer}.
     TracerNotStopped {
         /// The kernel's answer.
         answer: String,
     },
-    /// The trace could not be removed.
+    /// could not remove the trace: {answer}.
     TraceLeft {
         /// The kernel's answer.
         answer: String,
     },
-    /// A setting of the tracer could not be restored.
+    /// could not restore a setting of the kernel's tracer: {answer}.
     SettingLeft {
         /// The kernel's answer.
         answer: String,
     },
-    /// The shield was not in force all the time.
+    /// the shield was broken {breach}.
     ShieldBroken {
         /// When and how.
         breach: ShieldBreach,
     },
-    /// The figures of a thread are doubtful.
+    /// {thread}: {doubt}.
     ThreadDoubtful {
         /// Which: `CPU 3, 1 ms`.
         thread: String,
         /// Why.
         doubt: ThreadDoubt,
     },
-    /// The figures of a load are doubtful.
+    /// the load {load}: {doubt}.
     LoadDoubtful {
         /// Its name.
         load: String,
         /// Why.
         doubt: LoadDoubt,
     },
-    /// A thread has no max jitter.
+    /// a thread is not periodic, so it has no max jitter.
     JitterUnknown,
-    /// The measurement is not complete yet.
+    /// the measurement is incomplete: {span} of {asked}.
+    #[with(span = rounded(*span_ns), asked = rounded(*asked_ns))]
     Incomplete {
         /// The time measured so far, in nanoseconds.
         span_ns: u64,
         /// The requested time, in nanoseconds.
         asked_ns: u64,
     },
-    /// It was stopped.
+    /// the measurement was stopped after {span_ns} of {asked_ns}.
+    #[with(span_ns = rounded(*span_ns), asked_ns = rounded(*asked_ns))]
     Stopped {
         /// The time measured until then, in nanoseconds.
         span_ns: u64,
         /// The requested time, in nanoseconds.
         asked_ns: u64,
     },
-}
-
-impl LatencyDoubt {
-    /// How to avoid the doubt, where that is known.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            LatencyDoubt::ThreadDoubtful { doubt, .. } => doubt.advice(),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for LatencyDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let advice = self.advice().unwrap_or_default();
-        match self {
-            LatencyDoubt::CircumstanceChanged { change } => change.fmt(f),
-            LatencyDoubt::CpusOffline { cpus } => write!(f, "CPU {cpus} was offline"),
-            LatencyDoubt::NotStopped { late_ns } => write!(
-                f,
-                "the threads ended by themselves {} before cpushield got CPU time to stop them",
-                exact_duration(*late_ns)
-            ),
-            LatencyDoubt::TracerThreadStarved { thread, ran_ns, span_ns } => {
-                write_starved(f, thread, *ran_ns, span_ns / MS)
-            }
-            LatencyDoubt::RecordsUnreadable { cpu, answer } => {
-                write!(f, "the records of CPU {cpu} cannot be read: {answer}")
-            }
-            LatencyDoubt::RecordsLost { cpu, count } => {
-                write!(f, "the kernel lost {count} records of CPU {cpu}")
-            }
-            LatencyDoubt::TracerNotStopped { answer } => {
-                write!(f, "could not stop the tracer: {answer}")
-            }
-            LatencyDoubt::TraceLeft { answer } => {
-                write!(f, "could not remove the trace: {answer}")
-            }
-            LatencyDoubt::SettingLeft { answer } => {
-                write!(f, "could not restore a setting of the kernel's tracer: {answer}")
-            }
-            LatencyDoubt::ShieldBroken { breach } => write!(f, "the shield was broken {breach}"),
-            LatencyDoubt::ThreadDoubtful { thread, doubt } => write!(f, "{thread}: {doubt}"),
-            LatencyDoubt::LoadDoubtful { load, doubt } => write!(f, "the load {load}: {doubt}"),
-            LatencyDoubt::JitterUnknown => {
-                f.write_str("a thread is not periodic, so it has no max jitter")
-            }
-            LatencyDoubt::Incomplete { span_ns, asked_ns } => {
-                let (span, asked) = (rounded(*span_ns), rounded(*asked_ns));
-                write!(f, "the measurement is incomplete: {span} of {asked}; {advice}")
-            }
-            LatencyDoubt::Stopped { span_ns, asked_ns } => {
-                write!(
-                    f,
-                    "the measurement was stopped after {} of {}",
-                    rounded(*span_ns),
-                    rounded(*asked_ns)
-                )
-            }
-        }
-    }
 }
 
 fn write_starved(
@@ -196,77 +139,87 @@ fn rounded(ns: u64) -> String {
 }
 
 /// A reason to doubt the figures of one thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "doubt", rename_all = "kebab-case")]
 pub enum ThreadDoubt {
-    /// Another process moved it.
+    /// another process moved it to CPU {cpus}.
     Moved {
         /// To these CPUs.
         cpus: CpuSet,
     },
-    /// It is gone.
+    /// it ended early.
     Gone,
-    /// Another process changed its scheduling policy.
+    /// another process set its policy to {policy}.
     PolicyChanged {
         /// To this one.
         policy: String,
     },
-    /// It never started.
+    /// it never started.
     NeverBegan,
-    /// Its period is longer than the measurement.
+    /// no event came: its period is longer than the measurement.
     PeriodNotOver,
-    /// It saw no event, and was still there at the end.
+    /// it saw no event until the end of the measurement.
     SawNothing,
-    /// Its last event was late at the end.
+    /// it did not run again: at the end of the measurement, its next event was {late_ns} ms
+    /// overdue.
+    #[with(late_ns = late_ns / MS)]
     DidNotRunAgain {
         /// By how many nanoseconds.
         late_ns: u64,
     },
-    /// It ended early, because it could not keep up.
+    /// it ended early: it could not keep up with its period for a second, and it would starve every
+    /// other task on its CPU; {text}.
+    #[with(text = self.advice().unwrap_or_default())]
     Overrun,
-    /// One of its system calls failed.
+    /// it ended early: {answer}.
     Failed {
         /// The kernel's answer.
         answer: String,
     },
-    /// No event came.
+    /// no event came.
     NoEvent,
-    /// It saw events on another CPU.
+    /// it saw {count} on another CPU.
+    #[with(count = many(*count, "event"))]
     Elsewhere {
         /// How many.
         count: u64,
     },
-    /// It missed more events than it saw.
+    /// it missed more events than it saw: this machine cannot keep up with the period.
     MostlyMissed,
-    /// Events came before they were due.
+    /// {count} came before the due time: the other latencies may be too short.
+    #[with(count = many(*count, "event"))]
     EventsEarly {
         /// How many.
         count: u64,
     },
-    /// The thread that makes its events was itself late.
+    /// the thread that wakes it was itself delayed {times}, by up to {longest_ns}: this may explain
+    /// the worst latency.
+    #[with(times = many(*times, "time"), longest_ns = exact_duration(*longest_ns))]
     WakerLate {
         /// How often.
         times: u64,
         /// The longest delay in nanoseconds.
         longest_ns: u64,
     },
-    /// The due time of its events is known only roughly.
+    /// the due times of its events are known only to within {blur_ns}.
+    #[with(blur_ns = exact_duration(*blur_ns))]
     DueBlurred {
         /// The uncertainty in nanoseconds.
         blur_ns: u64,
     },
-    /// Its events are missing from the trace.
+    /// the trace lacks {count} of its events.
     EventsMissing {
         /// How many.
         count: u64,
     },
     /// Records of its CPU were lost.
+    #[print(write_records_lost(f, count))]
     RecordsLost {
         /// How many; `None` when the kernel did not say.
         count: Option<u64>,
     },
-    /// Its histogram cannot be read.
+    /// {why}.
     HistogramUnreadable {
         /// Why.
         why: String,
@@ -281,73 +234,12 @@ impl ThreadDoubt {
     }
 }
 
-impl fmt::Display for ThreadDoubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ThreadDoubt::Moved { cpus } => write!(f, "another process moved it to CPU {cpus}"),
-            ThreadDoubt::Gone => f.write_str("it ended early"),
-            ThreadDoubt::PolicyChanged { policy } => {
-                write!(f, "another process set its policy to {policy}")
-            }
-            ThreadDoubt::NeverBegan => f.write_str("it never started"),
-            ThreadDoubt::PeriodNotOver => {
-                f.write_str("no event came: its period is longer than the measurement")
-            }
-            ThreadDoubt::SawNothing => {
-                f.write_str("it saw no event until the end of the measurement")
-            }
-            ThreadDoubt::DidNotRunAgain { late_ns } => write!(
-                f,
-                "it did not run again: at the end of the measurement, its next event was {} ms \
-                 overdue",
-                late_ns / MS
-            ),
-            ThreadDoubt::Overrun => write!(
-                f,
-                "it ended early: it could not keep up with its period for a second, and it would \
-                 starve every other task on its CPU; {}",
-                self.advice().unwrap_or_default()
-            ),
-            ThreadDoubt::Failed { answer } => write!(f, "it ended early: {answer}"),
-            ThreadDoubt::NoEvent => f.write_str("no event came"),
-            ThreadDoubt::Elsewhere { count } => {
-                write!(f, "it saw {} on another CPU", many(*count, "event"))
-            }
-            ThreadDoubt::MostlyMissed => f.write_str(
-                "it missed more events than it saw: this machine cannot keep up with the period",
-            ),
-            ThreadDoubt::EventsEarly { count } => {
-                write!(
-                    f,
-                    "{} came before the due time: the other latencies may be too short",
-                    many(*count, "event")
-                )
-            }
-            ThreadDoubt::WakerLate { times, longest_ns } => write!(
-                f,
-                "the thread that wakes it was itself delayed {}, by up to {}: this may explain the \
-                 worst latency",
-                many(*times, "time"),
-                exact_duration(*longest_ns)
-            ),
-            ThreadDoubt::DueBlurred { blur_ns } => {
-                write!(
-                    f,
-                    "the due times of its events are known only to within {}",
-                    exact_duration(*blur_ns)
-                )
-            }
-            ThreadDoubt::EventsMissing { count } => {
-                write!(f, "the trace lacks {count} of its events")
-            }
-            ThreadDoubt::RecordsLost { count: Some(count) } => {
-                write!(f, "{count} records of its CPU were lost")
-            }
-            ThreadDoubt::RecordsLost { count: None } => {
-                f.write_str("some records of its CPU were lost")
-            }
-            ThreadDoubt::HistogramUnreadable { why } => f.write_str(why),
+fn write_records_lost(f: &mut fmt::Formatter<'_>, count: &Option<u64>) -> fmt::Result {
+    match count {
+        Some(count) => {
+            write!(f, "{count} records of its CPU were lost")
         }
+        None => f.write_str("some records of its CPU were lost"),
     }
 }
 

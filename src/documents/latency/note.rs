@@ -132,19 +132,6 @@ pub struct FrequentInterrupt {
     pub culprit: Culprit,
 }
 
-impl LatencyNote {
-    /// What the reader can do about it, where that is known.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            LatencyNote::TimersMayMigrate { .. } => Some("kernel.timer_migration=0 prevents that"),
-            LatencyNote::LatenciesTooLong { .. } => Some("see `cpushield explain latency-rtc`"),
-            LatencyNote::UserReturnNotMeasured => Some("Linux 6.5 or later measures it"),
-            _ => None,
-        }
-    }
-}
-
 fn write_frequent_interrupts(
     f: &mut fmt::Formatter<'_>,
     cpu: &usize,

@@ -5,41 +5,42 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The goal of each measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "goal", rename_all = "kebab-case")]
 pub enum SearchGoal {
     /// No latency is longer.
+    #[print(write_max_latency(f, ns))]
     MaxLatency {
         /// The limit in nanoseconds.
         ns: u64,
     },
     /// No measured CPU has more entries into the kernel.
+    #[print(write_max_entries(f, count))]
     MaxEntries {
         /// The limit.
         count: u64,
     },
 }
 
-impl fmt::Display for SearchGoal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SearchGoal::MaxLatency { ns } if ns % 1_000_000 == 0 => {
-                write!(f, "no latency over {} ms", ns / 1_000_000)
-            }
-            SearchGoal::MaxLatency { ns } if ns % 1_000 == 0 => {
-                write!(f, "no latency over {} µs", ns / 1_000)
-            }
-            SearchGoal::MaxLatency { ns } => write!(f, "no latency over {ns} ns"),
-            SearchGoal::MaxEntries { count: 0 } => {
-                f.write_str("no kernel entry on any measured CPU")
-            }
-            SearchGoal::MaxEntries { count: 1 } => {
-                f.write_str("at most 1 kernel entry on each CPU")
-            }
-            SearchGoal::MaxEntries { count } => {
-                write!(f, "at most {count} kernel entries on each CPU")
-            }
+fn write_max_latency(f: &mut fmt::Formatter<'_>, ns: &u64) -> fmt::Result {
+    match ns {
+        ns if ns % 1_000_000 == 0 => {
+            write!(f, "no latency over {} ms", ns / 1_000_000)
+        }
+        ns if ns % 1_000 == 0 => {
+            write!(f, "no latency over {} µs", ns / 1_000)
+        }
+        ns => write!(f, "no latency over {ns} ns"),
+    }
+}
+
+fn write_max_entries(f: &mut fmt::Formatter<'_>, count: &u64) -> fmt::Result {
+    match count {
+        0 => f.write_str("no kernel entry on any measured CPU"),
+        1 => f.write_str("at most 1 kernel entry on each CPU"),
+        count => {
+            write!(f, "at most {count} kernel entries on each CPU")
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{VersionSettings, named};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -19,45 +20,52 @@ pub enum BootPreparation {
 }
 
 /// Why a plan has these CPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
+#[stop]
 pub enum ChoiceReason {
-    /// The user lists them.
+    /// {cpus}: as requested.
+    #[with(cpus = named(cpus))]
     Listed {
         /// The list.
         cpus: CpuSet,
     },
-    /// A device limits the choice.
+    /// Near {device}: {cpus}.
+    #[with(cpus = named(cpus))]
     NearDevice {
         /// The device.
         device: String,
         /// The CPUs near it.
         cpus: CpuSet,
     },
-    /// The requested device is equally near to every CPU.
+    /// Every CPU is equally near {device}.
     EquallyNear {
         /// The device.
         device: String,
     },
-    /// Another program has CPUs in an exclusive cpuset.
+    /// {cpus} exclusively to {group}, a cpuset of another program.
+    #[with(cpus = belongs(cpus))]
     HeldByCpuset {
         /// These CPUs.
         cpus: CpuSet,
         /// The cgroup.
         group: String,
     },
-    /// The CPUs have a level-2 cache of their own.
+    /// {cpus}: no other CPU shares the L2 cache, so other programs cannot evict the workload's data
+    /// from it.
+    #[with(cpus = named(cpus))]
     OwnCache {
         /// The CPUs of the cache.
         cpus: CpuSet,
     },
-    /// The boot CPU is not chosen.
+    /// CPU {cpu} is the boot CPU and stays a housekeeping CPU.
     BootCpuKept {
         /// The boot CPU.
         cpu: usize,
     },
     /// CPUs were prepared at boot.
+    #[print(write_preparation(f, cpus, prepared, *by))]
     PreparedAtBoot {
         /// The chosen CPUs.
         cpus: CpuSet,
@@ -67,23 +75,27 @@ pub enum ChoiceReason {
         by: BootPreparation,
     },
     /// The user has isolated CPUs at boot.
+    #[print(write_isolated(f, cpus, isolated))]
     IsolatedAtBoot {
         /// The chosen CPUs.
         cpus: CpuSet,
         /// The CPUs of `isolcpus=`.
         isolated: CpuSet,
     },
-    /// The cores are of the fastest kind, and others are not.
+    /// {cpus}: the fastest kind of core in this machine.
+    #[with(cpus = named(cpus))]
     FastestKind {
         /// The chosen CPUs.
         cpus: CpuSet,
     },
-    /// Other CPUs handle more immovable interrupts.
+    /// {cpus}: fewer immovable interrupts are handled there than elsewhere.
+    #[with(cpus = named(cpus))]
     FewerImmovableIrqs {
         /// The chosen CPUs.
         cpus: CpuSet,
     },
     /// The cores are taken whole, and some siblings run no programs.
+    #[print(write_whole_cores(f, work, idle, *offline))]
     WholeCores {
         /// The CPUs that run programs.
         work: CpuSet,
@@ -92,120 +104,56 @@ pub enum ChoiceReason {
         /// Whether the siblings are taken offline.
         offline: bool,
     },
-    /// All CPUs share one level-2 cache.
+    /// All CPUs share one L2 cache, so the shield cannot have a cache of its own: memory accesses
+    /// of housekeeping CPUs can slow it down.
     OneCache,
-    /// The chosen CPUs are in every level-2 cache.
+    /// The shield has a CPU of every L2 cache ({caches} of them). So it shares each cache with
+    /// other CPUs, whose memory accesses can slow the shield down.
     EveryCache {
         /// The number of caches.
         caches: usize,
     },
-    /// The CPUs are in one node, which keeps a housekeeping CPU.
+    /// All in node {node}, which also keeps a housekeeping CPU.
     OneNode {
         /// The node.
         node: usize,
     },
-    /// The request gives whole nodes away.
+    /// All online CPUs of node {node}, as requested: {cpus}.
+    #[with(cpus = named(cpus))]
     WholeNode {
         /// The node.
         node: usize,
         /// Its CPUs.
         cpus: CpuSet,
     },
-    /// Of equally suitable CPUs, the highest is chosen.
+    /// The highest of several equally suitable CPUs: {cpus}.
+    #[with(cpus = named(cpus))]
     HighestNumber {
         /// The CPU.
         cpus: CpuSet,
     },
-    /// The active version of the shield has these CPUs, and the new one keeps them.
+    /// {cpus}: kept from the active version of this shield.
+    #[with(cpus = named(cpus))]
     KeptFromActive {
         /// The CPUs.
         cpus: CpuSet,
     },
-    /// The active shield of this name has these CPUs and keeps them.
+    /// Shield {shield} is active and already has CPU {cpus}.
     SameVersion {
         /// The shield.
         shield: String,
         /// Its CPUs.
         cpus: CpuSet,
     },
-    /// The plan replaces the active shield of this name.
+    /// Shield {shield} is active on CPU {cpus}; this plan replaces it.
     NewVersion {
         /// The shield.
         shield: String,
         /// Its CPUs until then.
         cpus: CpuSet,
     },
-    /// Settings that only the new version has, or only the old one.
+    /// Settings {0}.
     Settings(VersionSettings),
-}
-
-impl fmt::Display for ChoiceReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ChoiceReason::Listed { cpus } => write!(f, "{}: as requested.", named(cpus)),
-            ChoiceReason::NearDevice { device, cpus } => {
-                write!(f, "Near {device}: {}.", named(cpus))
-            }
-            ChoiceReason::EquallyNear { device } => {
-                write!(f, "Every CPU is equally near {device}.")
-            }
-            ChoiceReason::HeldByCpuset { cpus, group } => {
-                write!(f, "{} exclusively to {group}, a cpuset of another program.", belongs(cpus))
-            }
-            ChoiceReason::OwnCache { cpus } => write!(
-                f,
-                "{}: no other CPU shares the L2 cache, so other programs cannot evict the \
-                 workload's data from it.",
-                named(cpus)
-            ),
-            ChoiceReason::BootCpuKept { cpu } => {
-                write!(f, "CPU {cpu} is the boot CPU and stays a housekeeping CPU.")
-            }
-            ChoiceReason::PreparedAtBoot { cpus, prepared, by } => {
-                write_preparation(f, cpus, prepared, *by)
-            }
-            ChoiceReason::IsolatedAtBoot { cpus, isolated } => write_isolated(f, cpus, isolated),
-            ChoiceReason::FastestKind { cpus } => {
-                write!(f, "{}: the fastest kind of core in this machine.", named(cpus))
-            }
-            ChoiceReason::FewerImmovableIrqs { cpus } => write!(
-                f,
-                "{}: fewer immovable interrupts are handled there than elsewhere.",
-                named(cpus)
-            ),
-            ChoiceReason::WholeCores { work, idle, offline } => {
-                write_whole_cores(f, work, idle, *offline)
-            }
-            ChoiceReason::OneCache => f.write_str(
-                "All CPUs share one L2 cache, so the shield cannot have a cache of its own: memory \
-                 accesses of housekeeping CPUs can slow it down.",
-            ),
-            ChoiceReason::EveryCache { caches } => write!(
-                f,
-                "The shield has a CPU of every L2 cache ({caches} of them). So it shares each \
-                 cache with other CPUs, whose memory accesses can slow the shield down."
-            ),
-            ChoiceReason::WholeNode { node, cpus } => {
-                write!(f, "All online CPUs of node {node}, as requested: {}.", named(cpus))
-            }
-            ChoiceReason::OneNode { node } => {
-                write!(f, "All in node {node}, which also keeps a housekeeping CPU.")
-            }
-            ChoiceReason::HighestNumber { cpus } => {
-                write!(f, "The highest of several equally suitable CPUs: {}.", named(cpus))
-            }
-            ChoiceReason::KeptFromActive { cpus } => {
-                write!(f, "{}: kept from the active version of this shield.", named(cpus))
-            }
-            ChoiceReason::SameVersion { shield, cpus } => {
-                write!(f, "Shield {shield} is active and already has CPU {cpus}.")
-            }
-            ChoiceReason::NewVersion { shield, cpus } => {
-                write!(f, "Shield {shield} is active on CPU {cpus}; this plan replaces it.")
-            }
-            ChoiceReason::Settings(settings) => write!(f, "Settings {settings}."),
-        }
-    }
 }
 
 fn belongs(cpus: &CpuSet) -> String {

@@ -34,8 +34,9 @@ pub enum ChoiceWarning {
         /// The siblings.
         core: CpuSet,
     },
-    /// {cpus} and the unshielded {others} share an L2 cache; {advice}.
-    #[with(cpus = named(cpus), others = named(others), advice = self.advice().unwrap_or_default())]
+    /// {cpus} and the unshielded {others} share an L2 cache; for the lowest latency, take the whole
+    /// cluster: --cpus {cluster}.
+    #[with(cpus = named(cpus), others = named(others))]
     CacheShared {
         /// The shielded CPUs.
         cpus: CpuSet,
@@ -46,7 +47,7 @@ pub enum ChoiceWarning {
     },
     /// the shield mixes performance cores ({performance}) and efficiency cores
     /// ({efficiency}){source}: the same work takes longer on efficiency cores.
-    #[with(performance = named(performance), efficiency = named(efficiency), source = (source.as_ref().map(|source| format!(" (according to {source})"))).unwrap_or_default())]
+    #[with(performance = named(performance), efficiency = named(efficiency), source = source.as_ref().map(|it| format!(" (according to {it})")).unwrap_or_default())]
     CoreKindsMixed {
         /// The performance cores.
         performance: CpuSet,
@@ -86,26 +87,6 @@ pub enum ChoiceWarning {
         #[serde(with = "with_text::WithText::<RemoteMemoryReason>")]
         why: RemoteMemoryReason,
     },
-}
-
-impl ChoiceWarning {
-    /// What to do, where the text says so.
-    #[must_use]
-    pub fn advice(&self) -> Option<String> {
-        match self {
-            ChoiceWarning::BootCpu { .. } => Some("choose another CPU if possible".to_owned()),
-            ChoiceWarning::SiblingsBusy { .. } => {
-                Some("to keep one idle: --siblings idle".to_owned())
-            }
-            ChoiceWarning::CacheShared { cluster, .. } => {
-                Some(format!("for the lowest latency, take the whole cluster: --cpus {cluster}"))
-            }
-            ChoiceWarning::WholeNode { .. } => Some(
-                "to limit a service to other nodes, set AllowedMemoryNodes= in its unit".to_owned(),
-            ),
-            _ => None,
-        }
-    }
 }
 
 fn write_none_near(

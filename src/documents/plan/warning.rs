@@ -98,21 +98,6 @@ pub enum PlanWarning {
     Cpuset(CpusetWarning),
 }
 
-impl PlanWarning {
-    /// What to do, where the text says so.
-    #[must_use]
-    pub fn advice(&self) -> Option<String> {
-        match self {
-            PlanWarning::LeftOut { .. } => Some("--disturb accepts that".to_owned()),
-            PlanWarning::NewKthreads { .. } => Some("`cpushield status` shows them".to_owned()),
-            PlanWarning::IrqsUntried { .. } => Some("run as root to see which".to_owned()),
-            PlanWarning::Choice(choice) => choice.advice(),
-            PlanWarning::Cpuset(cpuset) => cpuset.advice(),
-            _ => None,
-        }
-    }
-}
-
 fn write_memory_moves(
     f: &mut fmt::Formatter<'_>,
     from: &CpuSet,

@@ -18,18 +18,19 @@ pub enum ShieldWork {
 }
 
 /// Why a shield is neither in force nor gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "unfinished", rename_all = "kebab-case")]
 pub enum UnfinishedWork {
     /// A process is working on it.
+    #[print(write_under_way(f, work, pid))]
     UnderWay {
         /// The work of the process.
         work: ShieldWork,
         /// The process; `None` where its number is not known.
         pid: Option<i32>,
     },
-    /// The process that worked on it ended before it was done.
+    /// {work} was interrupted.
     Interrupted {
         /// The work of the process.
         work: ShieldWork,
@@ -50,16 +51,17 @@ impl UnfinishedWork {
     }
 }
 
-impl fmt::Display for UnfinishedWork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UnfinishedWork::UnderWay { work, pid: Some(pid) } => {
-                write!(f, "{work} by process {pid} is under way")
-            }
-            UnfinishedWork::UnderWay { work, pid: None } => {
-                write!(f, "{work} by another process is under way")
-            }
-            UnfinishedWork::Interrupted { work } => write!(f, "{work} was interrupted"),
+fn write_under_way(
+    f: &mut fmt::Formatter<'_>,
+    work: &ShieldWork,
+    pid: &Option<i32>,
+) -> fmt::Result {
+    match pid {
+        Some(pid) => {
+            write!(f, "{work} by process {pid} is under way")
+        }
+        None => {
+            write!(f, "{work} by another process is under way")
         }
     }
 }

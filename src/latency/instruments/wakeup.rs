@@ -1,5 +1,5 @@
-//! A thread that is woken: by another CPU with a futex in shared memory (`wakeup`) or through a file
-//! (`eventfd`), or by a timer that is a file (`timerfd`).
+//! A thread that is woken: by another CPU with a futex in shared memory (`wakeup`) or through a
+//! file (`eventfd`), or by a timer that is a file (`timerfd`).
 
 use super::{Instrument, InstrumentRefusal, ThreadTask};
 use cpushield_linux::shared_memory::latency_stats::{

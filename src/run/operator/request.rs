@@ -6,6 +6,7 @@ use crate::policy::{MemoryLimit, is_shield_name};
 use crate::run::{MovedProcess, PRIORITY_MAX};
 use crate::with_text;
 use cpushield_linux::{CpuSet, SchedPolicy};
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -99,51 +100,53 @@ pub struct EnteredShield {
 }
 
 /// Why a request is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[serde(tag = "refused", rename_all = "kebab-case")]
 pub enum OperatorRefusal {
-    /// It is no request.
+    /// invalid request: {why}.
     Malformed {
         /// What is wrong.
         why: String,
     },
-    /// It is longer than any request.
+    /// the request has more than {REQUEST_BYTES_MAX} bytes.
     TooLong,
-    /// It was not complete in time.
+    /// the request did not arrive completely in time.
     Incomplete,
-    /// The process has ended.
+    /// the requesting process has ended.
     Ended,
     /// The process does not have the user that connected as its real, effective and saved one, or
     /// another user has called sudo.
+    #[print(write_user_differs(f, uid))]
     UserDiffers {
         /// The user that connected.
         uid: u32,
     },
-    /// No shield is active, or none of this name, or several.
+    /// {why}.
     NoShield {
         /// What is wrong.
         why: String,
     },
-    /// The socket is that of another shield.
+    /// this socket is for shield {socket_of}, not for shield {shield}.
     OtherSocket {
         /// The shield in the request.
         shield: String,
         /// The shield of the socket.
         socket_of: String,
     },
-    /// The user is no operator of the shield.
+    /// user {uid} is not an operator of shield {shield}.
     NotPermitted {
         /// The shield.
         shield: String,
         /// The user.
         uid: u32,
     },
-    /// The shield has no cgroup.
+    /// shield {shield} has no cgroup to enter.
     NoGroup {
         /// The shield.
         shield: String,
     },
-    /// The priority is higher than the policy permits, or it permits none.
+    /// the request asks for priority {priority}, but {shield}.
+    #[with(shield = permitted(shield, *highest))]
     Priority {
         /// The shield.
         shield: String,
@@ -152,12 +155,13 @@ pub enum OperatorRefusal {
         /// The highest permitted one.
         highest: Option<u32>,
     },
-    /// The policy permits to lock no more memory.
+    /// operators of shield {shield} may not raise the limit on locked memory.
     LockedMemory {
         /// The shield.
         shield: String,
     },
-    /// The process has a policy already that the shield does not permit.
+    /// the process runs with {policy}, but {shield}.
+    #[with(shield = permitted(shield, *highest))]
     OwnPolicy {
         /// The shield.
         shield: String,
@@ -166,54 +170,55 @@ pub enum OperatorRefusal {
         /// The highest permitted priority.
         highest: Option<u32>,
     },
-    /// The process is in another shield.
+    /// the process is in another shield, which it must leave first.
     InOtherShield,
-    /// The process is not in the shield.
+    /// the process is not in shield {shield}.
     NotInShield {
         /// The shield.
         shield: String,
     },
-    /// No process has this number.
+    /// process {pid} does not exist.
     NoProcess {
         /// The number.
         pid: i32,
     },
-    /// The number is that of a thread of a process. cgroup v2 moves whole processes only.
+    /// {pid} is a thread, but an operator can only move whole processes.
     Thread {
         /// The number.
         pid: i32,
     },
-    /// The number is that of a kernel thread.
+    /// {pid} is a kernel thread.
     KernelThread {
         /// The number.
         pid: i32,
     },
-    /// The process, or a thread of it, has another user.
+    /// process {pid} does not belong to user {uid}.
     OtherUser {
         /// The process.
         pid: i32,
         /// The user that asks.
         uid: u32,
     },
-    /// The process that asks is in another PID namespace: its numbers are of other processes here.
+    /// the requesting process is in another PID namespace, so it cannot name a process.
     OtherNumbers,
-    /// The process is in a unit of systemd, which would lose track of it.
+    /// the process belongs to {unit}, whose cgroup systemd manages.
     InUnit {
         /// The group of the unit, below that of the shield.
         unit: String,
     },
-    /// The process has no ancestor outside of the shield, and its user has no other process there:
-    /// no cgroup with the limits of the user is known.
+    /// cannot move process {pid} out: no ancestor and no other process of its user is outside the
+    /// shield, so no cgroup with that user's limits is known; root can move the process.
     NoDestination {
         /// The process.
         pid: i32,
     },
     /// Another process changes the shields, or waits to do so.
+    #[print(write_busy(f, pid))]
     Busy {
         /// That process, if it is known.
         pid: Option<i32>,
     },
-    /// The machine cannot do it now.
+    /// {why}.
     Machine {
         /// Why.
         why: String,
@@ -314,76 +319,16 @@ fn several_users(uid: u32) -> String {
     )
 }
 
-impl fmt::Display for OperatorRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OperatorRefusal::Malformed { why } => write!(f, "invalid request: {why}"),
-            OperatorRefusal::TooLong => {
-                write!(f, "the request has more than {REQUEST_BYTES_MAX} bytes")
-            }
-            OperatorRefusal::Incomplete => {
-                f.write_str("the request did not arrive completely in time")
-            }
-            OperatorRefusal::Ended => f.write_str("the requesting process has ended"),
-            OperatorRefusal::UserDiffers { uid } => f.write_str(&several_users(*uid)),
-            OperatorRefusal::NoShield { why } | OperatorRefusal::Machine { why } => {
-                f.write_str(why)
-            }
-            OperatorRefusal::OtherSocket { shield, socket_of } => {
-                write!(f, "this socket is for shield {socket_of}, not for shield {shield}")
-            }
-            OperatorRefusal::NotPermitted { shield, uid } => {
-                write!(f, "user {uid} is not an operator of shield {shield}")
-            }
-            OperatorRefusal::NoGroup { shield } => {
-                write!(f, "shield {shield} has no cgroup to enter")
-            }
-            OperatorRefusal::Priority { shield, priority, highest } => {
-                write!(
-                    f,
-                    "the request asks for priority {priority}, but {}",
-                    permitted(shield, *highest)
-                )
-            }
-            OperatorRefusal::LockedMemory { shield } => {
-                write!(f, "operators of shield {shield} may not raise the limit on locked memory")
-            }
-            OperatorRefusal::OwnPolicy { shield, policy, highest } => {
-                write!(f, "the process runs with {policy}, but {}", permitted(shield, *highest))
-            }
-            OperatorRefusal::InOtherShield => {
-                f.write_str("the process is in another shield, which it must leave first")
-            }
-            OperatorRefusal::NotInShield { shield } => {
-                write!(f, "the process is not in shield {shield}")
-            }
-            OperatorRefusal::NoProcess { pid } => write!(f, "process {pid} does not exist"),
-            OperatorRefusal::Thread { pid } => {
-                write!(f, "{pid} is a thread, but an operator can only move whole processes")
-            }
-            OperatorRefusal::KernelThread { pid } => write!(f, "{pid} is a kernel thread"),
-            OperatorRefusal::OtherUser { pid, uid } => {
-                write!(f, "process {pid} does not belong to user {uid}")
-            }
-            OperatorRefusal::OtherNumbers => f.write_str(
-                "the requesting process is in another PID namespace, so it cannot name a process",
-            ),
-            OperatorRefusal::NoDestination { pid } => write!(
-                f,
-                "cannot move process {pid} out: no ancestor and no other process of its user is \
-                 outside the shield, so no cgroup with that user's limits is known; root can move \
-                 the process"
-            ),
-            OperatorRefusal::Busy { pid: Some(pid) } => {
-                write!(f, "process {pid} is changing the shields: retry in a second")
-            }
-            OperatorRefusal::Busy { pid: None } => {
-                f.write_str("another process is changing the shields: retry in a second")
-            }
-            OperatorRefusal::InUnit { unit } => {
-                write!(f, "the process belongs to {unit}, whose cgroup systemd manages")
-            }
+fn write_user_differs(f: &mut fmt::Formatter<'_>, uid: &u32) -> fmt::Result {
+    f.write_str(&several_users(*uid))
+}
+
+fn write_busy(f: &mut fmt::Formatter<'_>, pid: &Option<i32>) -> fmt::Result {
+    match pid {
+        Some(pid) => {
+            write!(f, "process {pid} is changing the shields: retry in a second")
         }
+        None => f.write_str("another process is changing the shields: retry in a second"),
     }
 }
 

@@ -10,16 +10,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 /// Why another user than root could replace a file.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum ReplaceableFile {
     /// Another user than root owns the file, or a directory of its path.
+    #[print(write_other_owner(f, path, uid))]
     OtherOwner {
         /// The file or the directory.
         path: String,
         /// Its owner; `None` if it is unknown.
         uid: Option<u32>,
     },
-    /// Other users than root may write the file, or a directory of its path.
+    /// users other than root can write {path} (mode {mode:04o}).
     Writable {
         /// The file or the directory.
         path: String,
@@ -27,6 +28,7 @@ pub enum ReplaceableFile {
         mode: u32,
     },
     /// The owner could not be read.
+    #[delegate]
     Unreadable {
         /// The kernel's error.
         error: Error,
@@ -52,19 +54,13 @@ impl From<ReplaceableFile> for SudoersRefusal {
     }
 }
 
-impl fmt::Display for ReplaceableFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReplaceableFile::OtherOwner { path, uid: Some(uid) } => {
-                write!(f, "{path} belongs to user {uid}, who could replace it")
-            }
-            ReplaceableFile::OtherOwner { path, uid: None } => {
-                write!(f, "the owner of {path} is unknown")
-            }
-            ReplaceableFile::Writable { path, mode } => {
-                write!(f, "users other than root can write {path} (mode {mode:04o})")
-            }
-            ReplaceableFile::Unreadable { error } => error.fmt(f),
+fn write_other_owner(f: &mut fmt::Formatter<'_>, path: &str, uid: &Option<u32>) -> fmt::Result {
+    match uid {
+        Some(uid) => {
+            write!(f, "{path} belongs to user {uid}, who could replace it")
+        }
+        None => {
+            write!(f, "the owner of {path} is unknown")
         }
     }
 }

@@ -139,7 +139,7 @@ pub fn check_imported_policies(validator: &mut SchemaValidator) -> Result<(), St
     let schema = "imported-policy.schema.json";
     assert_eq!(validator.validate(schema, &documents), ["valid", "valid"]);
     // Control: the validator can reject.
-    documents[1]["setup"]["settings"][0]["value"] = Value::from("1");
+    documents[1]["setup"]["settings"][0]["value"] = Value::from(1);
     assert_ne!(validator.validate(schema, &documents[1..]), ["valid"]);
     Ok(())
 }

@@ -18,10 +18,7 @@ const COLUMNS_MAX: usize = 100;
 /// The modules of `src/` and what each may import.
 #[rustfmt::skip]
 const IMPORTS: &[(&str, &[&str])] = &[
-    ("boot", &[
-        "causes", "change", "documents", "glob", "plan", "policy", "quote", "registry", "survey",
-        "tunables",
-    ]),
+    ("boot", &["causes", "change", "documents", "glob", "plan", "policy", "quote", "refusal", "registry", "survey", "tunables"]),
     ("causes", &["glob", "registry"]),
     // The workflows hand on the values of their requests.
     ("cli", &["cpu_selection", "documents", "failure", "json", "policy", "report", "ui", "workflow"]),
@@ -31,47 +28,35 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("quote", &[]),
     ("glob", &[]),
     ("registry", &["change"]),
+    ("refusal", &[]),
     ("worker", &[]),
     ("documents", &["causes", "change", "policy", "with_text"]),
     ("with_text", &[]),
-    ("compare", &["documents", "latency"]),
+    ("compare", &["documents", "latency", "refusal"]),
     ("exchange", &["boot", "change", "documents", "glob", "policy", "survey", "tunables"]),
     ("export", &["causes", "trace"]),
-    ("failure", &[
-        "apply", "boot", "compare", "documents", "experiment", "json", "latency", "load", "plan",
-        "run", "verify",
-    ]),
+    ("failure", &["json", "refusal"]),
     ("ui", &["failure", "json", "report"]),
     ("survey", &["documents", "glob"]),
     ("cpu_selection", &["registry"]),
     ("policy", &["cpu_selection", "registry"]),
     ("tunables", &["causes", "change", "documents", "glob", "policy", "registry"]),
-    ("plan", &["change", "documents", "policy", "registry", "survey", "tunables"]),
-    ("apply", &["change", "documents", "policy", "with_text"]),
-    ("run", &["apply", "change", "documents", "policy", "with_text"]),
-    ("latency", &[
-        "documents", "load", "observe", "policy", "registry", "survey", "trace", "worker",
-    ]),
+    ("plan", &["change", "documents", "policy", "refusal", "registry", "survey", "tunables"]),
+    ("apply", &["change", "documents", "policy", "refusal", "with_text"]),
+    ("run", &["apply", "change", "documents", "policy", "refusal", "with_text"]),
+    ("latency", &["documents", "load", "observe", "policy", "refusal", "registry", "survey", "trace", "worker"]),
     ("live", &["causes", "documents", "observe", "report", "trace", "with_text"]),
-    ("load", &["documents", "registry", "worker"]),
+    ("load", &["documents", "refusal", "registry", "worker"]),
     ("screen", &[]),
     ("report", &[
         "boot", "causes", "change", "documents", "latency", "load", "plan", "policy", "quote",
         "survey",
     ]),
-    ("experiment", &[
-        "boot", "compare", "cpu_selection", "documents", "latency", "load", "policy", "quote",
-        "registry", "tunables",
-    ]),
+    ("experiment", &["boot", "compare", "cpu_selection", "documents", "latency", "load", "policy", "quote", "refusal", "registry", "tunables"]),
     ("trace", &["causes", "documents", "policy"]),
     ("observe", &["causes", "documents", "trace", "worker"]),
-    ("verify", &["causes", "documents", "observe", "policy", "trace", "tunables"]),
-    ("workflow", &[
-        "apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents",
-        "exchange", "experiment", "export", "failure", "json", "latency", "live", "load",
-        "observe", "plan", "policy", "quote", "registry", "report", "run", "screen", "survey", "trace", "tunables",
-        "ui", "verify", "worker",
-    ]),
+    ("verify", &["causes", "documents", "observe", "policy", "refusal", "trace", "tunables"]),
+    ("workflow", &["apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents", "exchange", "experiment", "export", "failure", "json", "latency", "live", "load", "observe", "plan", "policy", "quote", "refusal", "registry", "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker"]),
 ];
 
 /// Pure modules: they may not use the machine.

@@ -20,8 +20,8 @@ pub struct ExternalProgram {
 }
 
 impl ExternalProgram {
-    /// Starts a program; its name is looked up in `PATH`. It is killed when the calling thread ends,
-    /// and when the value is dropped. Its output is stored.
+    /// Starts a program; its name is looked up in `PATH`. It is killed when the calling thread
+    /// ends, and when the value is dropped. Its output is stored.
     ///
     /// # Errors
     /// It cannot be started.
