@@ -1,5 +1,5 @@
-//! `cpushield latency -o FILE`: what is on the disk during a measurement, after a kill, and when the
-//! disk is full.
+//! `cpushield latency -o FILE`: what is on the disk during a measurement, after a kill, and when
+//! the disk is full.
 
 use cpushield::latency::{LatencyMeasurement, LatencyNote};
 use cpushield_linux::{Host, processes::process, sys::sched};

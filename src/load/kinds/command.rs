@@ -12,14 +12,15 @@ use std::sync::mpsc::{Receiver, channel};
 pub(super) const COMMAND: LoadKind = LoadKind {
     name: "command",
     summary: "your own command, for example 'command:make -j4'",
-    page: "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or in \
-         the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs it as the \
-         user of cpushield, in the same working directory. It starts before the warm-up. When it \
-         succeeds, it runs again. After the measurement, cpushield ends it and every process that \
-         it has started: with SIGTERM, and after two seconds with SIGKILL.\n\n\
-         The count is the number of completed runs. A command that never ends by itself completes \
-         none, which raises no doubt. When the command fails, it does not run again, and a doubt \
-         reports its status and the last line of its output.\n\n\
+    page: "Runs a command of your own on the CPUs of the load: `--load-command 'make -j4'`, or \
+         in the file of an experiment `load = [\"command:make -j4\"]`. The shell sh(1) runs \
+         it as the user of cpushield, in the same working directory. It starts before the \
+         warm-up. When it succeeds, it runs again. After the measurement, cpushield ends it \
+         and every process that it has started: with SIGTERM, and after two seconds with \
+         SIGKILL.\n\n\
+         The count is the number of completed runs. A command that never ends by itself \
+         completes none, which raises no doubt. When the command fails, it does not run \
+         again, and a doubt reports its status and the last line of its output.\n\n\
          If cpushield itself is killed by SIGKILL, processes that the shell has started may \
          remain.\n\n\
          Source: sh(1), signal(7).",
@@ -27,26 +28,30 @@ pub(super) const COMMAND: LoadKind = LoadKind {
         [] => Err(LoadRefusal::NoCommand),
         _ => check_installed(environment, "sh", "dash"),
     },
-    prepare: |environment| prepare(environment.arguments.join(" ")),
+    prepare: |environment| {
+        let command = environment.arguments.join(" ");
+        let words = ["sh", "-c", &command].map(OsString::from).to_vec();
+        prepare(command, words)
+    },
     ..PROGRAM
 };
 
 pub(super) const STRESS_NG: LoadKind = LoadKind {
     name: "stress-ng",
     summary: "the program stress-ng with your stressors, for example 'stress-ng:--cpu 2 --vm 1'",
-    page: "Runs stress-ng(1) as `--load-command` runs a command. The text after the colon is its \
-         arguments: `--load 'stress-ng:--cpu 2 --vm 1'`. Without arguments, it runs a `--cpu` and \
-         a `--sock` stressor for each CPU.\n\n\
+    page: "Runs stress-ng(1) as `--load-command` runs a command, but without a shell. The text \
+         after the colon is its arguments: `--load 'stress-ng:--cpu 2 --vm 1'`. Without \
+         arguments, it runs a `--cpu` and a `--sock` stressor for each CPU.\n\n\
          Without `--timeout`, it never ends by itself, so there is no count.\n\n\
-         stress-ng(1) says which stressors can harm a system. Stressors that choose their CPUs \
-         themselves (--affinity, --taskset) leave the CPUs of the load. A doubt then reports on \
-         which other CPUs they ran.\n\n\
+         stress-ng(1) says which stressors can harm a system. Stressors that choose their \
+         CPUs themselves (--affinity, --taskset) leave the CPUs of the load. A doubt then \
+         reports on which other CPUs they ran.\n\n\
          Source: stress-ng(1).",
     check_possible: |environment| check_installed(environment, "stress-ng", "stress-ng"),
     prepare: |environment| {
         let cpus = environment.cpus.len();
         let default = format!("--cpu {cpus} --sock {cpus}");
-        prepare(with_arguments("stress-ng --timeout 0", &default, environment))
+        prepare_program("stress-ng --timeout 0", &default, environment)
     },
     ..PROGRAM
 };
@@ -54,16 +59,16 @@ pub(super) const STRESS_NG: LoadKind = LoadKind {
 pub(super) const HACKBENCH: LoadKind = LoadKind {
     name: "hackbench",
     summary: "the program hackbench from rt-tests, run repeatedly",
-    page: "Runs hackbench(8) as `--load-command` runs a command. Without arguments after a colon, \
-         it is `hackbench -T -g GROUPS -l 100`, with a group of 40 threads for each CPU: 40000 \
-         messages per group in each run. `--load messages` is similar and does not need the \
-         program.\n\n\
+    page: "Runs hackbench(8) as `--load-command` runs a command, but without a shell. Without \
+         arguments after a colon, it is `hackbench -T -g GROUPS -l 100`, with a group of 40 \
+         threads for each CPU: 40000 messages per group in each run. `--load messages` is \
+         similar and does not need the program.\n\n\
          The count is the number of completed runs.\n\n\
          Source: hackbench(8) of rt-tests 2.4.",
     check_possible: |environment| check_installed(environment, "hackbench", "rt-tests"),
     prepare: |environment| {
         let default = format!("-T -g {} -l 100", environment.cpus.len());
-        prepare(with_arguments("hackbench", &default, environment))
+        prepare_program("hackbench", &default, environment)
     },
     ..PROGRAM
 };
@@ -82,20 +87,26 @@ fn check_installed(
     environment.host.program(program).map(drop).ok_or(refusal)
 }
 
-/// The program with the user's arguments; with the default ones if there are none.
-fn with_arguments(program: &str, default: &str, environment: &LoadEnvironment<'_>) -> String {
-    match environment.arguments.as_slice() {
+/// Prepares a program with the user's arguments; with the default ones if there are none. Without
+/// a shell between, it gets the signal when cpushield is killed.
+fn prepare_program(
+    program: &str,
+    default: &str,
+    environment: &LoadEnvironment<'_>,
+) -> Result<PreparedLoad, LoadRefusal> {
+    let command = match environment.arguments.as_slice() {
         [] => format!("{program} {default}"),
         arguments => format!("{program} {}", arguments.join(" ")),
-    }
+    };
+    let words = command.split(' ').map(OsString::from).collect();
+    prepare(command, words)
 }
 
-/// Prepares to run this command repeatedly.
-fn prepare(command: String) -> Result<PreparedLoad, LoadRefusal> {
+/// Prepares to run these words repeatedly, which are this command.
+fn prepare(command: String, words: Vec<OsString>) -> Result<PreparedLoad, LoadRefusal> {
     let orphans = OrphanTracker::adopt().map_err(LoadRefusal::failed)?;
     let is_ending = Arc::new(AtomicBool::new(false));
     let (failed, failure) = channel();
-    let words = ["sh", "-c", &command].map(OsString::from);
     let ending = Arc::clone(&is_ending);
     let work: LoadWork = Box::new(move |counter| {
         while !ending.load(Ordering::SeqCst) {

@@ -1,4 +1,5 @@
-//! A search on a simulated machine with a planted cause: it finds the least set, with a noisy measurement, and after a kill or a power failure anywhere.
+//! A search on a simulated machine with a planted cause: it finds the least set, with a noisy
+//! measurement, and after a kill or a power failure anywhere.
 
 mod simulated;
 

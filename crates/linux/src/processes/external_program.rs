@@ -20,8 +20,8 @@ pub struct ExternalProgram {
 }
 
 impl ExternalProgram {
-    /// Starts a program; its name is looked up in `PATH`. It is killed when the calling thread
-    /// ends, and when the value is dropped. Its output is stored.
+    /// Starts a program; its name is looked up in `PATH`. It gets SIGTERM when the calling
+    /// thread ends, and is killed when the value is dropped. Its output is stored.
     ///
     /// # Errors
     /// It cannot be started.
@@ -32,7 +32,7 @@ impl ExternalProgram {
         let mut command = new_command(program);
         command.args(arguments).stdin(Stdio::null());
         command.stdout(output.try_clone()?).stderr(output.try_clone()?);
-        signal_at_parent_death(&mut command, Signal::KILL);
+        signal_at_parent_death(&mut command, Signal::TERM);
         Ok(ExternalProgram { child: command.spawn()?, output })
     }
 
