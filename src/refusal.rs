@@ -117,3 +117,52 @@ impl UserError for Error {
 pub fn suggest(near: &[String]) -> impl Iterator<Item = String> {
     near.iter().map(|name| format!("did you mean {name}?"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cpushield_sentence::Sentence;
+    use serde_json::json;
+
+    #[derive(Debug, Sentence)]
+    #[kind(Machine)]
+    #[tagged]
+    enum Sample {
+        /// CPU {cpu} is in {count} shields; {{cpu}} is no field.
+        ///
+        /// More about it, for readers of the code.
+        #[with(count = shields.len())]
+        #[line("file:  {}", path)]
+        #[line(name in shields, "name:  {name}")]
+        #[kind(Usage)]
+        #[hint("omit CPU {cpu}")]
+        #[hint(shields.iter().map(|name| format!("or undo {name}")))]
+        InShields { cpu: usize, shields: Vec<&'static str>, path: &'static str },
+        /// {0:?} is odd, not {1}.
+        Odd(&'static str, u8),
+        /// Another one.
+        #[delegate]
+        Inner(Box<Sample>),
+    }
+
+    #[test]
+    fn a_derived_error_has_its_sentence_lines_kind_hints_and_tag() {
+        let inner = || Sample::InShields { cpu: 3, shields: vec!["a", "b"], path: "/x" };
+        let odd = Sample::Odd("\"", 2);
+        assert_eq!((odd.to_string(), odd.hints()), (r#""\"" is odd, not 2"#.to_owned(), vec![]));
+        assert_eq!(
+            (odd.kind(), odd.reason()),
+            (FailureKind::Machine, Some(json!({ "tag": "odd" })))
+        );
+        for (error, tag) in [(inner(), "in-shields"), (Sample::Inner(Box::new(inner())), "inner")] {
+            let text =
+                "CPU 3 is in 2 shields; {cpu} is no field\n  file:  /x\n  name:  a\n  name:  b";
+            assert_eq!((error.to_string(), error.message()), (text.to_owned(), text.to_owned()));
+            assert_eq!(error.hints(), ["omit CPU 3", "or undo a", "or undo b"]);
+            assert_eq!(
+                (error.kind(), error.reason()),
+                (FailureKind::Usage, Some(json!({ "tag": tag })))
+            );
+        }
+    }
+}

@@ -7,7 +7,7 @@ use super::load::{boot_id, load};
 use crate::documents::applied::ShieldNote;
 use crate::documents::plan::Shield;
 use crate::policy::ShieldOperators;
-use cpushield_linux::{Error, Host, Store};
+use cpushield_linux::{CpuSet, Error, Host, Store};
 use serde::{Deserialize, Serialize};
 
 /// The file in the public directory.
@@ -132,17 +132,20 @@ fn without_summary(host: &Host) -> PublicState {
     }
 }
 
-/// The cgroups with CPUs of their own that have the name of one of a shield: the directory above,
-/// and the name. A slice with services of the user stays after undo, without CPUs.
+/// The cgroups with some of the CPUs that have the name of one of a shield: the directory above,
+/// and the name. A slice with services of the user stays after undo, without CPUs of its own or
+/// with all of them.
 pub fn shield_groups(host: &Host) -> impl Iterator<Item = (&'static str, String)> {
     let mounts = ["/sys/fs/cgroup", "/sys/fs/cgroup/cpuset", "/dev/cpuset"];
     let groups = mounts.into_iter().flat_map(|mount| {
         let names = host.list_directories(mount).unwrap_or_default().into_iter();
         names.map(move |name| (mount, name))
     });
-    groups.filter(|(mount, name)| {
-        let cpus =
-            ["cpuset.cpus", "cpus"].map(|file| host.read_line(&format!("{mount}/{name}/{file}")));
-        name.starts_with("cpushield") && cpus.iter().flatten().any(|cpus| !cpus.is_empty())
+    let groups = groups.filter(|(_, name)| name.starts_with("cpushield"));
+    let online = host.online_cpus().unwrap_or_default();
+    groups.filter(move |(mount, name)| {
+        let files = ["cpuset.cpus", "cpus"].map(|file| format!("{mount}/{name}/{file}"));
+        let mut lists = files.iter().filter_map(|file| host.read_line(file).ok()?.parse().ok());
+        lists.any(|cpus: CpuSet| !cpus.is_empty() && cpus != online)
     })
 }

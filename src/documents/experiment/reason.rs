@@ -182,9 +182,9 @@ pub enum ExperimentNote {
     /// idle=poll keeps every CPU at full power; the LinuxCNC wiki reports longer latencies than
     /// with isolcpus= (200 µs vs 10.5 µs in LinuxCNC's latency test).
     IdlePoll,
-    /// {effects} effects were tested, without a correction for multiple tests: one in {text:.0}
+    /// {effects} effects were tested, without a correction for multiple tests: one in {in_all:.0}
     /// looks significant by chance alone.
-    #[with(text = 1.0 / ALPHA)]
+    #[with(in_all = 1.0 / ALPHA)]
     ManyTests {
         /// How many.
         effects: usize,

@@ -169,8 +169,7 @@ pub enum ThreadDoubt {
         late_ns: u64,
     },
     /// it ended early: it could not keep up with its period for a second, and it would starve every
-    /// other task on its CPU; {text}.
-    #[with(text = self.advice().unwrap_or_default())]
+    /// other task on its CPU; use a longer --thread period.
     Overrun,
     /// it ended early: {answer}.
     Failed {
@@ -224,14 +223,6 @@ pub enum ThreadDoubt {
         /// Why.
         why: String,
     },
-}
-
-impl ThreadDoubt {
-    /// How to avoid the doubt, where that is known.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        matches!(self, ThreadDoubt::Overrun).then_some("use a longer --thread period")
-    }
 }
 
 fn write_records_lost(f: &mut fmt::Formatter<'_>, count: &Option<u64>) -> fmt::Result {
