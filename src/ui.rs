@@ -223,25 +223,28 @@ pub struct ProgressLine {
 impl ProgressLine {
     /// Shows a task of unknown length.
     pub fn show_task(&self, what: &str) {
-        self.draw(format!("{what} …"));
+        self.draw(&format!("{what} …"));
     }
 
     /// Shows a task of which `done` out of `total` is over.
     pub fn show_progress(&self, what: &str, done: Duration, total: Duration) {
         let remaining = format_remaining(total.saturating_sub(done));
         let bar = format_bar(done, total);
-        self.draw(format!("{what}, {remaining} left [{bar}]"));
+        self.draw(&format!("{what}, {remaining} left [{bar}]"));
     }
 
     /// Removes the line.
     pub fn end(&self) {
-        self.draw(String::new());
+        self.draw("");
     }
 
-    fn draw(&self, text: String) {
+    fn draw(&self, text: &str) {
+        if !self.is_shown {
+            return;
+        }
         let columns = terminal::size(&io::stderr()).map_or(WIDTH, |(columns, _)| columns.into());
-        let text = truncate(&text, columns.saturating_sub(1));
-        if self.is_shown && *self.drawn.borrow() != text {
+        let text = truncate(text, columns.saturating_sub(1));
+        if *self.drawn.borrow() != text {
             // Its first column, and no rest of the line before. A failure has nowhere to go.
             let _ = write!(io::stderr(), "\r{text}\x1b[K");
             self.drawn.replace(text);

@@ -246,6 +246,7 @@ mod tests {
     use crate::documents::machine::{CoreKind, IrqMovability, KindSource};
     use crate::documents::plan::RemoteMemoryReason;
     use crate::policy::ShareLevel;
+    use crate::refusal::UserError;
 
     fn chosen(machine: &Machine, request: &ShieldRequest) -> String {
         match choose(machine, request) {

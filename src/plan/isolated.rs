@@ -152,6 +152,7 @@ mod tests {
     use super::super::{plan, plan_with_others};
     use super::*;
     use crate::documents::machine::{CgroupMode, CpusetGroup};
+    use crate::refusal::UserError;
     use cpushield_linux::text::kernel_version::KernelVersion;
 
     /// A machine with these isolated CPUs, whose kernel makes a partition of them.

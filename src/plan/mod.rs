@@ -475,6 +475,7 @@ mod tests {
     use crate::documents::leftovers::Leftovers;
     use crate::documents::machine::{CgroupMode, CpusetGroup, IrqMovability, TunableReading};
     use crate::policy::{Siblings, Workload};
+    use crate::refusal::UserError;
 
     fn four() -> Machine {
         let mut machine = plain(4);

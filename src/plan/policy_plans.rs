@@ -253,10 +253,14 @@ impl PolicyRefusal {
             PolicyRefusal::Shield { refusal, .. } => refusal.is_usage(),
         }
     }
+}
 
-    /// What to do next.
-    #[must_use]
-    pub fn hints(&self) -> Vec<String> {
+impl UserError for PolicyRefusal {
+    fn kind(&self) -> FailureKind {
+        if self.is_usage() { FailureKind::Usage } else { FailureKind::Machine }
+    }
+
+    fn hints(&self) -> Vec<String> {
         match self {
             PolicyRefusal::SameCpus { shields, .. } => {
                 vec![format!("change the cpus of {} in the policy", shields.join(" or "))]
@@ -277,16 +281,6 @@ impl PolicyRefusal {
             ],
             PolicyRefusal::Shield { refusal, .. } => refusal.hints(),
         }
-    }
-}
-
-impl UserError for PolicyRefusal {
-    fn kind(&self) -> FailureKind {
-        if self.is_usage() { FailureKind::Usage } else { FailureKind::Machine }
-    }
-
-    fn hints(&self) -> Vec<String> {
-        self.hints()
     }
 
     fn reason(&self) -> Option<Value> {

@@ -3,6 +3,7 @@
 use super::plan;
 use crate::documents::machine::Machine;
 use crate::policy::ShieldRequest;
+use crate::refusal::UserError;
 use cpushield_sentence::Sentence;
 
 /// Whether this machine can be shielded.

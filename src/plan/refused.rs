@@ -187,7 +187,70 @@ impl UserError for PlanRefusal {
     }
 
     fn hints(&self) -> Vec<String> {
-        self.hints()
+        match self {
+            PlanRefusal::Siblings(refusal) => refusal.hints(),
+            PlanRefusal::Node(refusal) => refusal.hints(),
+            PlanRefusal::Offline { cpus, smt_off } => {
+                let cpu = cpus.first().unwrap_or_default();
+                let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                match smt_off {
+                    true => vec![
+                        "enable SMT: echo on > /sys/devices/system/cpu/smt/control".to_owned(),
+                        format!(
+                            "or bring a CPU online that is not an SMT sibling: echo 1 > {file}"
+                        ),
+                    ],
+                    false => vec![format!("bring it online: echo 1 > {file}")],
+                }
+            }
+            PlanRefusal::NoSuchDevice { name, known } => vec![hint_device(name, known)],
+            PlanRefusal::AllCpus { most, .. } if most.is_empty() => Vec::new(),
+            PlanRefusal::AllCpus { most, .. } => {
+                vec![format!("omit some CPUs; this list is possible: {most}")]
+            }
+            PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
+                vec![format!("take that shield down: cpushield undo --shield {shield}")]
+            }
+            PlanRefusal::InPartition { of_cset: true, .. }
+            | PlanRefusal::HeldByCpusets { of_cset: true, .. } => vec![
+                "save the sets as a policy: cpushield plan --from cset -o policy.toml".to_owned(),
+                "then remove them: cset shield --reset".to_owned(),
+            ],
+            PlanRefusal::HeldByCpusets { .. } => {
+                vec!["remove these cpusets with rmdir when they have no tasks".to_owned()]
+            }
+            PlanRefusal::InPartition { .. } => vec![
+                "choose other CPUs: cpushield plan --free lists them".to_owned(),
+                "or leave programs where they are: --off cpuset".to_owned(),
+            ],
+            PlanRefusal::RestoringInterrupts { tunable, .. } => vec![
+                "accept the interruption: --disturb".to_owned(),
+                format!("or keep these settings: --on {tunable}"),
+            ],
+            PlanRefusal::TwoLists { isolated, others } => two_shields(isolated, others),
+            PlanRefusal::NoHousekeeping { closed, .. } => vec![leave_a_rest(closed)],
+            PlanRefusal::Saved(_) => {
+                vec!["plan again: the machine or the file has changed".to_owned()]
+            }
+            PlanRefusal::TooMany { .. } => self.smaller_requests(),
+            PlanRefusal::NoSuchTunable { near, .. } => {
+                let near = near.iter().map(|name| format!("did you mean {name}?"));
+                near.chain(["list the tunables: cpushield explain".to_owned()]).collect()
+            }
+            PlanRefusal::NoOwnCache { .. } | PlanRefusal::NoCacheShown { .. } => {
+                vec!["omit --share, or use --share core".to_owned()]
+            }
+            PlanRefusal::EmptyList => {
+                vec!["name the CPUs: --cpus 3".to_owned(), "or give a number: --count 1".to_owned()]
+            }
+            PlanRefusal::Operators { .. } => {
+                vec!["change operators in the policy, or omit them".to_owned()]
+            }
+            PlanRefusal::NoTopology => {
+                vec!["see the notes in the output of `cpushield survey`".to_owned()]
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn reason(&self) -> Option<Value> {
@@ -338,75 +401,6 @@ impl PlanRefusal {
             | PlanRefusal::Saved(_)
             | PlanRefusal::RestoringInterrupts { .. }
             | PlanRefusal::NoOwnCache { .. } => false,
-        }
-    }
-
-    /// What to do next.
-    #[must_use]
-    pub fn hints(&self) -> Vec<String> {
-        match self {
-            PlanRefusal::Siblings(refusal) => refusal.hints(),
-            PlanRefusal::Node(refusal) => refusal.hints(),
-            PlanRefusal::Offline { cpus, smt_off } => {
-                let cpu = cpus.first().unwrap_or_default();
-                let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-                match smt_off {
-                    true => vec![
-                        "enable SMT: echo on > /sys/devices/system/cpu/smt/control".to_owned(),
-                        format!(
-                            "or bring a CPU online that is not an SMT sibling: echo 1 > {file}"
-                        ),
-                    ],
-                    false => vec![format!("bring it online: echo 1 > {file}")],
-                }
-            }
-            PlanRefusal::NoSuchDevice { name, known } => vec![hint_device(name, known)],
-            PlanRefusal::AllCpus { most, .. } if most.is_empty() => Vec::new(),
-            PlanRefusal::AllCpus { most, .. } => {
-                vec![format!("omit some CPUs; this list is possible: {most}")]
-            }
-            PlanRefusal::InOtherShield { shield, .. } | PlanRefusal::OtherValue { shield, .. } => {
-                vec![format!("take that shield down: cpushield undo --shield {shield}")]
-            }
-            PlanRefusal::InPartition { of_cset: true, .. }
-            | PlanRefusal::HeldByCpusets { of_cset: true, .. } => vec![
-                "save the sets as a policy: cpushield plan --from cset -o policy.toml".to_owned(),
-                "then remove them: cset shield --reset".to_owned(),
-            ],
-            PlanRefusal::HeldByCpusets { .. } => {
-                vec!["remove these cpusets with rmdir when they have no tasks".to_owned()]
-            }
-            PlanRefusal::InPartition { .. } => vec![
-                "choose other CPUs: cpushield plan --free lists them".to_owned(),
-                "or leave programs where they are: --off cpuset".to_owned(),
-            ],
-            PlanRefusal::RestoringInterrupts { tunable, .. } => vec![
-                "accept the interruption: --disturb".to_owned(),
-                format!("or keep these settings: --on {tunable}"),
-            ],
-            PlanRefusal::TwoLists { isolated, others } => two_shields(isolated, others),
-            PlanRefusal::NoHousekeeping { closed, .. } => vec![leave_a_rest(closed)],
-            PlanRefusal::Saved(_) => {
-                vec!["plan again: the machine or the file has changed".to_owned()]
-            }
-            PlanRefusal::TooMany { .. } => self.smaller_requests(),
-            PlanRefusal::NoSuchTunable { near, .. } => {
-                let near = near.iter().map(|name| format!("did you mean {name}?"));
-                near.chain(["list the tunables: cpushield explain".to_owned()]).collect()
-            }
-            PlanRefusal::NoOwnCache { .. } | PlanRefusal::NoCacheShown { .. } => {
-                vec!["omit --share, or use --share core".to_owned()]
-            }
-            PlanRefusal::EmptyList => {
-                vec!["name the CPUs: --cpus 3".to_owned(), "or give a number: --count 1".to_owned()]
-            }
-            PlanRefusal::Operators { .. } => {
-                vec!["change operators in the policy, or omit them".to_owned()]
-            }
-            PlanRefusal::NoTopology => {
-                vec!["see the notes in the output of `cpushield survey`".to_owned()]
-            }
-            _ => Vec::new(),
         }
     }
 }

@@ -108,6 +108,7 @@ mod tests {
     use super::super::choose_with_others;
     use super::super::fake::{machine, plain, set};
     use super::*;
+    use crate::refusal::UserError;
 
     fn smt() -> Machine {
         machine(&["0,4", "1,5", "2,6", "3,7"], &["0,4", "1,5", "2,6", "3,7"], &["0-7"])

@@ -3,6 +3,7 @@
 use super::with_cpusets;
 use cpushield::plan::plan;
 use cpushield::policy::ShieldRequest;
+use cpushield::refusal::UserError;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::machine::blocks_with_readiness;
 
