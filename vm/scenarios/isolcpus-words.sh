@@ -1,7 +1,7 @@
 # In a boot with isolcpus= or nohz_full=, in forms that the kernel takes and in forms that it refuses: `survey` shows the
-# lists of the kernel's files, `survey --lint` and `boot status` find something exactly if the kernel's log does, and
-# `plan` asks for nohz_full= exactly if the kernel's file lacks the CPU. A row of an experiment that requests nothing is
-# marked as isolated exactly if the words isolate its CPU.
+# lists of the kernel's files. `survey --lint` and `boot status` find something exactly if the kernel's log does, or if the
+# kernel makes no partition of the CPUs. `plan` asks for nohz_full= exactly if the kernel's file lacks the CPU. A row of an
+# experiment that requests nothing is marked as isolated exactly if the words isolate its CPU.
 # guest, slow: 6.1-rt --append "isolcpus=nohz,domain,3"
 # guest, slow: 6.1-rt --cgroup v1 --append "isolcpus=nohz,managed_irq,3"
 # guest, slow: 6.1-rt --append "nohz_full=2-3 isolcpus=nohz,3"
@@ -23,7 +23,6 @@ isolated=$(of_kernel isolated) nohz_full=$(of_kernel nohz_full)
 echo "# $(uname -r): $(cat /proc/cmdline)"
 echo "# isolated $isolated, nohz_full $nohz_full"
 messages | sed 's/^/# /'
-[ -z "$(messages)" ] && wrong=0 || wrong=1
 
 of_survey() { # KEY: a list of CPUs in the survey
     python3 -c '
@@ -34,19 +33,10 @@ cpushield survey --json >/tmp/survey 2>/tmp/said
 is "survey shows the isolated CPUs" "$isolated" of_survey isolated
 is "survey shows the CPUs of nohz_full" "$nohz_full" of_survey nohz_full
 
-status "survey --lint finds something only if the kernel did" $wrong cpushield survey --lint
 cpushield survey --lint >/tmp/lint 2>&1
+linted=$?
 cpushield boot status >/tmp/status 2>&1
 is "boot status says that nothing was written" 3 sh -c 'cpushield boot status >/dev/null 2>&1; echo $?'
-if [ $wrong = 1 ]; then
-    # Of a word from an unreleased patch series, the finding says that.
-    while read -r line; do
-        claim "the finding has the kernel's own line" sh -c 'grep -F "$0" /tmp/lint || grep "patch series" /tmp/lint' "$line"
-    done < <(messages)
-    finding=$(sed -n '2s/^ *//p' /tmp/lint)
-    claim "boot status has the finding too" grep -F "$finding" /tmp/status
-    sed 's/^/# /' /tmp/lint
-fi
 
 cpushield plan --cpus 3 --json >/tmp/plan 2>/tmp/said
 code=$?
@@ -83,4 +73,33 @@ print("ordinary" if mark == "contradicted" and shown == ["-", "-"] else mark, *s
 status "the experiment measures" 0 cpushield experiment /tmp/m.toml -o /tmp/experiment.json
 covers "$isolated" 3 && wanted="unrequested 3 3" || wanted="ordinary - -"
 is "its row says whether the CPU is isolated" "$wanted" row
+
+# Last, because a CPU that was in a partition is no longer isolated.
+refuses_partition() { # whether the kernel makes no partition of the isolated CPUs (cgroup v2)
+    local root=/sys/fs/cgroup
+    [ -n "$isolated" ] && [ -e $root/cgroup.subtree_control ] || return 1
+    echo +cpuset >$root/cgroup.subtree_control
+    mkdir $root/probe
+    echo "$isolated" >$root/probe/cpuset.cpus
+    echo isolated >$root/probe/cpuset.cpus.partition
+    echo "# the kernel's answer to a partition: $(cat $root/probe/cpuset.cpus.partition)"
+    ! grep -qx isolated $root/probe/cpuset.cpus.partition
+    local refused=$?
+    rmdir $root/probe
+    echo -cpuset >$root/cgroup.subtree_control
+    return $refused
+}
+wrong=0
+[ -z "$(messages)" ] || wrong=1
+refuses_partition && wrong=1
+is "survey --lint finds something only if the kernel did" $wrong echo $linted
+if [ $wrong = 1 ]; then
+    # Of a word from an unreleased patch series, the finding says that.
+    while read -r line; do
+        claim "the finding has the kernel's own line" sh -c 'grep -F "$0" /tmp/lint || grep "patch series" /tmp/lint' "$line"
+    done < <(messages)
+    finding=$(sed -n '2s/^ *//p' /tmp/lint)
+    claim "boot status has the finding too" grep -F "$finding" /tmp/status
+    sed 's/^/# /' /tmp/lint
+fi
 finish
