@@ -10,11 +10,11 @@ use std::fmt;
 #[derive(Clone, Copy)]
 pub enum Switch {
     /// Only a tunable of the running kernel.
-    Tunable(&'static dyn Tunable),
+    Tunable(&'static Tunable),
     /// Only a boot parameter.
     Parameter(&'static KernelParameter),
     /// A tunable that the running kernel shows, and the boot parameter that sets it.
-    Both(&'static dyn Tunable, &'static KernelParameter),
+    Both(&'static Tunable, &'static KernelParameter),
 }
 
 impl fmt::Debug for Switch {
@@ -43,7 +43,7 @@ impl Switch {
 impl RegistryEntry for Switch {
     fn key(self) -> &'static str {
         match self {
-            Switch::Tunable(tunable) | Switch::Both(tunable, _) => tunable.name(),
+            Switch::Tunable(tunable) | Switch::Both(tunable, _) => tunable.name,
             Switch::Parameter(parameter) => parameter.name,
         }
     }
@@ -61,11 +61,10 @@ impl ExplainedEntry for Switch {
 /// Every switch: the tunables in their order, then the parameters that are no tunable.
 #[must_use]
 pub fn switches() -> Vec<Switch> {
-    let tunables =
-        TUNABLES.iter().map(|tunable| match registry::find(PARAMETERS, tunable.name()) {
-            Some(parameter) => Switch::Both(*tunable, parameter),
-            None => Switch::Tunable(*tunable),
-        });
+    let tunables = TUNABLES.iter().map(|tunable| match registry::find(PARAMETERS, tunable.name) {
+        Some(parameter) => Switch::Both(tunable, parameter),
+        None => Switch::Tunable(tunable),
+    });
     let only_boot = PARAMETERS.iter().copied();
     let only_boot =
         only_boot.filter(|parameter| registry::find(TUNABLES, parameter.name).is_none());

@@ -78,7 +78,7 @@ fn list_left_out(plan: &Plan, entries: &[(&Step, ProfileEntry)]) -> String {
         text.push_str("\n# Only cpushield makes these changes:\n");
     }
     for (name, count) in left_out {
-        let summary = tunables::named(name).map_or("", |tunable| tunable.summary());
+        let summary = tunables::named(name).map_or("", |tunable| tunable.summary);
         let count = if count == 1 { "1 change".to_owned() } else { format!("{count} changes") };
         text.push_str(&comment_text(&format!("#   {name} ({count}): {summary}")));
         text.push('\n');

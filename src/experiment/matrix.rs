@@ -190,7 +190,7 @@ fn normalize_row(row: &ExperimentRow, workload: Workload) -> ExperimentRow {
 }
 
 fn is_off_by_default(tunable: &str, workload: Workload) -> bool {
-    tunables::named(tunable).is_some_and(|tunable| tunable.optional(workload).is_some())
+    tunables::named(tunable).is_some_and(|tunable| (tunable.optional)(workload).is_some())
 }
 
 fn check_matrix(raw: MatrixText, text: &str, file: &str) -> Result<Matrix, MatrixFault> {

@@ -7,11 +7,11 @@ use crate::tunables::{Tunable, WantedChange, WantedChanges};
 /// What the changes of a tunable cost other active shields; `None` if they cost nothing, for
 /// example because they have already been made.
 pub(super) fn find_disturbance(
-    tunable: &dyn Tunable,
+    tunable: &Tunable,
     wants: &WantedChanges,
     live: &ActiveShields,
 ) -> Option<Disturbance> {
-    let effect = tunable.disturbs_others()?;
+    let effect = tunable.disturbs_others?;
     let WantedChanges::Changes(wanted) = wants else { return None };
     let is_new = |it: &&WantedChange| !it.already && !live.has_made(&it.change);
     let new = wanted.iter().find(is_new)?;
@@ -22,12 +22,12 @@ pub(super) fn find_disturbance(
 /// The active shields that the change of a setting disturbs. `now` is its value before, or the one
 /// that is restored.
 pub(super) fn find_disturbed(
-    tunable: &dyn Tunable,
+    tunable: &Tunable,
     now: Option<&str>,
     change: &Change,
     live: &ActiveShields,
 ) -> Vec<Shield> {
-    let Some(cpus) = now.and_then(|now| tunable.disturbed_cpus(now)) else {
+    let Some(cpus) = now.and_then(|now| (tunable.disturbed_cpus)(now)) else {
         return live.shields.clone();
     };
     let has_it = |shield: &Shield| {

@@ -15,9 +15,10 @@ fn disturbances(plan: &Plan, live: &ActiveShields) -> BTreeMap<String, Disturban
     let dropped = live.replaced.iter().filter(|step| !is_kept(step));
     let dropped = dropped.filter_map(|step| {
         let tunable = tunables::named(&step.tunable)?;
-        let effect = tunable.disturbs_when_undone()?;
+        let effect = tunable.disturbs_when_undone?;
         // A mask that another shield needs too is restored in part.
-        let has_mask = step.now.as_deref().is_some_and(|now| tunable.disturbed_cpus(now).is_some());
+        let has_mask =
+            step.now.as_deref().is_some_and(|now| (tunable.disturbed_cpus)(now).is_some());
         if !has_mask && live.find_same(&step.change).is_some() {
             return None;
         }

@@ -19,15 +19,14 @@ pub fn missing(
     requested: &BTreeSet<String>,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
-    for tunable in TUNABLES.iter().copied().filter(|tunable| tunable.when() == EffectTime::Runtime)
-    {
-        let asked = requested.contains(tunable.name());
+    for tunable in TUNABLES.iter().copied().filter(|tunable| tunable.when == EffectTime::Runtime) {
+        let asked = requested.contains(tunable.name);
         let fits = if asked { !plan.is_risky_addition(tunable) } else { plan.includes(tunable) };
         if !fits || plan.is_off(tunable) {
             continue;
         }
-        let wants = match tunable.wants(machine, &plan.shield) {
-            WantedChanges::Nothing(_) if asked || plan.has(tunable.name()) => {
+        let wants = match (tunable.wants)(machine, &plan.shield) {
+            WantedChanges::Nothing(_) if asked || plan.has(tunable.name) => {
                 tunable.wants_on_request(machine, &plan.shield)
             }
             wants => wants,
@@ -57,10 +56,10 @@ pub fn missing(
 /// them before or not. Empty when the tunable is disabled or not part of the shield.
 #[must_use]
 pub fn wanted_now(machine: &Machine, plan: &Plan, name: &str) -> Vec<Step> {
-    let tunables = TUNABLES.iter().copied().filter(|tunable| tunable.name() == name);
-    let included = tunables.filter(|tunable| plan.includes(*tunable) && !plan.is_off(*tunable));
+    let tunables = TUNABLES.iter().copied().filter(|tunable| tunable.name == name);
+    let included = tunables.filter(|tunable| plan.includes(tunable) && !plan.is_off(tunable));
     let wanted = included.flat_map(|tunable| {
-        let wanted = tunable.wants(machine, &plan.shield).into_changes().into_iter();
+        let wanted = (tunable.wants)(machine, &plan.shield).into_changes().into_iter();
         wanted.map(move |wanted| step(tunable, wanted))
     });
     wanted.collect()
@@ -73,9 +72,9 @@ fn was_refused(change: &Change, outcomes: &[(Step, Outcome)]) -> bool {
 
 impl Plan {
     /// Whether the user disabled a tunable.
-    fn is_off(&self, tunable: &dyn Tunable) -> bool {
+    fn is_off(&self, tunable: &Tunable) -> bool {
         self.skipped.iter().any(|skipped| {
-            skipped.tunable == tunable.name() && skipped.reason == SkipReason::SwitchedOff
+            skipped.tunable == tunable.name && skipped.reason == SkipReason::SwitchedOff
         })
     }
 
@@ -86,15 +85,15 @@ impl Plan {
     }
 
     /// Whether a tunable is only used when the user names it, because it is risky.
-    fn is_risky_addition(&self, tunable: &dyn Tunable) -> bool {
-        !self.has(tunable.name())
-            && tunable.optional(self.shield.workload).is_some()
-            && tunable.risk() == Risk::Medium
+    fn is_risky_addition(&self, tunable: &Tunable) -> bool {
+        !self.has(tunable.name)
+            && (tunable.optional)(self.shield.workload).is_some()
+            && tunable.risk == Risk::Medium
     }
 
     /// Whether the shield includes a tunable: it changed something, or it had nothing to do.
-    fn includes(&self, tunable: &dyn Tunable) -> bool {
-        self.has(tunable.name()) || tunable.optional(self.shield.workload).is_none()
+    fn includes(&self, tunable: &Tunable) -> bool {
+        self.has(tunable.name) || (tunable.optional)(self.shield.workload).is_none()
     }
 }
 

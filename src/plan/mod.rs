@@ -131,7 +131,7 @@ pub fn plan_choice(
         operators: request.operators.clone(),
     };
     for tunable in TUNABLES {
-        plan.plan_tunable((machine, live), *tunable, request);
+        plan.plan_tunable((machine, live), tunable, request);
     }
     if request.tunables.get("cpuset") == Some(&false) {
         plan.warn_of_open_shield(machine);
@@ -186,7 +186,7 @@ fn check_names(request: &ShieldRequest) -> Result<(), PlanRefusal> {
         return Err(PlanRefusal::BadName { name: request.name.clone() });
     }
     for name in request.tunables.keys() {
-        let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
+        let known: Vec<&str> = TUNABLES.iter().map(|tunable| tunable.name).collect();
         if !known.contains(&name.as_str()) {
             return Err(PlanRefusal::NoSuchTunable {
                 name: name.clone(),
@@ -210,22 +210,22 @@ fn check_partitions(machine: &Machine, shield: &Shield) -> Result<(), PlanRefusa
 }
 
 /// Makes a step from a change that a tunable wants.
-fn step(tunable: &dyn Tunable, wanted: WantedChange) -> Step {
+fn step(tunable: &Tunable, wanted: WantedChange) -> Step {
     Step {
-        tunable: tunable.name().to_owned(),
+        tunable: tunable.name.to_owned(),
         change: wanted.change,
         now: wanted.now,
         reason: wanted.reason,
-        risk: tunable.risk(),
-        when: tunable.when(),
-        removes: tunable.removes().to_vec(),
+        risk: tunable.risk,
+        when: tunable.when,
+        removes: tunable.removes.to_vec(),
         required: wanted.required,
     }
 }
 
 impl Plan {
-    fn skip(&mut self, tunable: &dyn Tunable, reason: SkipReason) {
-        let tunable = tunable.name().to_owned();
+    fn skip(&mut self, tunable: &Tunable, reason: SkipReason) {
+        let tunable = tunable.name.to_owned();
         self.skipped.push(SkippedTunable { tunable, reason });
     }
 
@@ -233,12 +233,12 @@ impl Plan {
     fn plan_tunable(
         &mut self,
         (machine, live): (&Machine, &ActiveShields),
-        tunable: &dyn Tunable,
+        tunable: &Tunable,
         request: &ShieldRequest,
     ) {
-        let name = tunable.name();
+        let name = tunable.name;
         let asked = request.tunables.get(name).copied();
-        let wants = match (asked, tunable.optional(request.workload)) {
+        let wants = match (asked, (tunable.optional)(request.workload)) {
             (Some(false), _) => {
                 return self.skip(tunable, SkipReason::SwitchedOff);
             }
@@ -247,7 +247,7 @@ impl Plan {
                 return self.skip(tunable, reason);
             }
             (Some(true), _) => tunable.wants_on_request(machine, &self.shield),
-            (None, None) => tunable.wants(machine, &self.shield),
+            (None, None) => (tunable.wants)(machine, &self.shield),
         };
         let wants = self.keep_off_with_others(tunable, wants, live);
         let (wants, kept) = settle_cycles(name, wants, live);
@@ -292,7 +292,7 @@ impl Plan {
     /// all CPUs of `nohz_full=`: it must stay off when the other shield leaves.
     fn keep_off_with_others(
         &self,
-        tunable: &dyn Tunable,
+        tunable: &Tunable,
         wants: WantedChanges,
         live: &ActiveShields,
     ) -> WantedChanges {
@@ -309,7 +309,7 @@ impl Plan {
             let is_here = |cpus: CpuSet| cpus.intersects(&self.shield.cpus);
             before.is_some_and(is_here)
                 && after.is_some_and(|cpus| !is_here(cpus))
-                && step.tunable == tunable.name()
+                && step.tunable == tunable.name
         });
         let moved: Vec<&Step> = moved.collect();
         if live.shields.iter().all(|shield| shield.tickless.is_empty()) || moved.is_empty() {
@@ -426,14 +426,14 @@ impl Plan {
     fn add(
         &mut self,
         (machine, live): (&Machine, &ActiveShields),
-        tunable: &dyn Tunable,
+        tunable: &Tunable,
         wants: WantedChanges,
     ) {
         match wants {
             WantedChanges::Nothing(why) => {
                 let reason = match tunable.wants_on_request(machine, &self.shield) {
                     WantedChanges::Changes(_) => {
-                        let tunable = tunable.name().to_owned();
+                        let tunable = tunable.name.to_owned();
                         SkipReason::InapplicableByDefault { tunable, why }
                     }
                     WantedChanges::Nothing(_) => SkipReason::Inapplicable { why },
@@ -446,7 +446,7 @@ impl Plan {
                     |it: &WantedChange| it.already && live.find_same(&it.change).is_none();
                 let (already, todo): (Vec<_>, Vec<_>) = wanted.into_iter().partition(is_done);
                 if !already.is_empty() {
-                    self.already.insert(tunable.name().to_owned(), already.len());
+                    self.already.insert(tunable.name.to_owned(), already.len());
                 }
                 for mut wanted in todo {
                     if let Change::BanFromIrqbalance { cpus } = &mut wanted.change {
@@ -456,7 +456,7 @@ impl Plan {
                 }
             }
         }
-        let remains = tunable.remains(machine, &self.shield);
+        let remains = (tunable.remains)(machine, &self.shield);
         self.immovable.extend(remains.immovable);
         self.boot.extend(remains.boot);
         self.warnings.extend(remains.warnings);

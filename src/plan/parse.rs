@@ -124,7 +124,7 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
             None => Err(PlanFault::NoSuchTunable { step: n, name: step.tunable.clone() }),
             Some(tunable) => match step.check(&plan.shield) {
                 Err(fault) => Err(PlanFault::Change { step: n, fault }),
-                Ok(()) if step.when != tunable.when() => Err(PlanFault::When { step: n }),
+                Ok(()) if step.when != tunable.when => Err(PlanFault::When { step: n }),
                 Ok(()) => Ok(()),
             },
         };

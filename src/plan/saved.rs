@@ -101,7 +101,7 @@ fn wanted_changes<'a>(
     let names: BTreeSet<&str> = plan.steps.iter().map(|step| step.tunable.as_str()).collect();
     let tunables = names.into_iter().filter_map(|name| Some((name, tunables::named(name)?)));
     let wanted = tunables.map(|(name, tunable)| {
-        let wants = [tunable.wants(machine, shield), tunable.wants_on_request(machine, shield)];
+        let wants = [(tunable.wants)(machine, shield), tunable.wants_on_request(machine, shield)];
         let changes = wants.into_iter().flat_map(WantedChanges::into_changes);
         (name, changes.map(|wanted| wanted.change).collect())
     });

@@ -10,31 +10,10 @@ use crate::documents::plan::{BootAdvice, BootAdviceReason, PlanWarning, Shield};
 use cpushield_linux::CpuSet;
 use cpushield_linux::text::first_releases;
 
-/// What a tunable and the kernel parameter of the same name have in common.
-#[derive(Debug)]
-pub struct BootFacts {
-    /// The name of both.
-    pub name: &'static str,
-    /// The page of `explain`.
-    pub page: &'static str,
-    /// The causes of interruptions that it removes.
-    pub removes: &'static [Cause],
-    /// What it can harm.
-    pub risk: Risk,
-}
-
-#[derive(Debug)]
-pub(super) struct NohzFull;
-
-#[derive(Debug)]
-pub(super) struct RcuNocbs;
-
-#[derive(Debug)]
-pub(super) struct ClocksourceWatchdog;
-
 /// `nohz-full`.
-pub const NOHZ_FULL: BootFacts = BootFacts {
+pub const NOHZ_FULL: Tunable = Tunable {
     name: "nohz-full",
+    summary: "stop the tick on the shield (boot parameter)",
     page: "\
 The tick interrupts every busy CPU 100 to 1000 times a second. On the CPUs in `nohz_full=` the
 kernel can stop it. It does so while one ordinary task, one SCHED_RR task or SCHED_FIFO tasks run
@@ -63,11 +42,16 @@ kernel/time/tick-sched.c (6.12); Ubuntu bug 2051342; for the series, a digest of
 lore.kernel.org/all/20261002-wujing-dhm-v5-1-78a6996d87ad@gmail.com.",
     removes: &[Cause::Tick, Cause::Softirq, Cause::Kthread],
     risk: Risk::Low,
+    when: EffectTime::Boot,
+    wants: stop_tick,
+    remains: advise_nohz_full,
+    ..Tunable::PLAIN
 };
 
 /// `rcu-nocbs`.
-pub const RCU_NOCBS: BootFacts = BootFacts {
+pub const RCU_NOCBS: Tunable = Tunable {
     name: "rcu-nocbs",
+    summary: "run RCU callbacks on other CPUs (boot parameter)",
     page: "\
 RCU callbacks run in a softirq (on PREEMPT_RT in the thread rcuc) of the CPU that queued them. On
 the CPUs in `rcu_nocbs=` the kernel passes them to threads that may run on other CPUs; `kthreads`
@@ -77,12 +61,25 @@ Cost: freeing memory takes a little longer for programs on those CPUs.
 
 Source: kernel/rcu/tree_nocb.h (6.12); Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Softirq, Cause::Kthread],
+    culprits: &[
+        CulpritPattern::Softirq("RCU"),
+        CulpritPattern::Function("rcu"),
+        // The other threads of RCU may run anywhere: `kthreads` moves them.
+        CulpritPattern::Kthread("rcuc/"),
+        CulpritPattern::TickKeptBy(TickDependency::Rcu),
+        CulpritPattern::TickKeptBy(TickDependency::RcuExpedited),
+    ],
     risk: Risk::None,
+    when: EffectTime::Boot,
+    wants: offload_callbacks,
+    remains: advise_rcu_nocbs,
+    ..Tunable::PLAIN
 };
 
 /// `clocksource-watchdog`.
-pub const CLOCKSOURCE_WATCHDOG: BootFacts = BootFacts {
+pub const CLOCKSOURCE_WATCHDOG: Tunable = Tunable {
     name: "clocksource-watchdog",
+    summary: "stop the timer that checks the time stamp counter on each CPU in turn (boot parameter)",
     page: "\
 If the kernel does not trust the time stamp counter (TSC), a timer compares it with another clock
 every half second. The timer runs on each CPU in turn, including shielded ones (6.12). With commit
@@ -96,7 +93,15 @@ it.
 Source: clocksource_watchdog() in kernel/time/clocksource.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Timer, Cause::IpiCall],
+    culprits: &[
+        CulpritPattern::Function("clocksource_watchdog"),
+        CulpritPattern::Function("watchdog_check_skew_remote"),
+    ],
     risk: Risk::Medium,
+    when: EffectTime::Boot,
+    wants: trust_clocksource,
+    boot_parameter: Some("tsc=reliable"),
+    ..Tunable::PLAIN
 };
 
 /// CPUs of a shield that boot parameters can prepare. The tick of the boot CPU keeps the time of
@@ -109,134 +114,71 @@ pub(super) fn preparable(machine: &Machine, shield: &Shield) -> CpuSet {
 
 /// Advises a boot parameter for these CPUs.
 fn advise(
-    tunable: &dyn Tunable,
+    tunable: &Tunable,
     name: &str,
     cpus: &CpuSet,
     reason: BootAdviceReason,
 ) -> UnresolvedCause {
-    let (tunable, removes) = (tunable.name().to_owned(), tunable.removes().to_vec());
+    let (tunable, removes) = (tunable.name.to_owned(), tunable.removes.to_vec());
     let boot = vec![BootAdvice { tunable, parameter: format!("{name}={cpus}"), removes, reason }];
     UnresolvedCause { boot, ..UnresolvedCause::default() }
 }
 
-impl Tunable for NohzFull {
-    fn name(&self) -> &'static str {
-        NOHZ_FULL.name
-    }
-
-    fn summary(&self) -> &'static str {
-        "stop the tick on the shield (boot parameter)"
-    }
-
-    fn page(&self) -> &'static str {
-        NOHZ_FULL.page
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        NOHZ_FULL.removes
-    }
-
-    fn risk(&self) -> Risk {
-        NOHZ_FULL.risk
-    }
-
-    fn when(&self) -> EffectTime {
-        EffectTime::Boot
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        match &machine.isolation.nohz_full {
-            None => WantedChanges::Nothing(match machine.can_stop_tick() {
-                Some(true) => InapplicableReason::OnlyAtBoot,
-                Some(false) => InapplicableReason::TickAlwaysOn,
-                None => InapplicableReason::TickStopUnknown,
-            }),
-            Some(cpus) if shield.cpus.is_subset(cpus) => WantedChanges::Changes(Vec::new()),
-            Some(cpus) => WantedChanges::Nothing(match machine.topology.boot_cpu() {
-                Some(cpu) if preparable(machine, shield).is_subset(cpus) => {
-                    InapplicableReason::TickOfCpu { cpu }
-                }
-                _ => InapplicableReason::OnlyAtBoot,
-            }),
-        }
-    }
-
-    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
-        let can_stop = machine.can_stop_tick();
-        if can_stop == Some(false) {
-            return UnresolvedCause::default();
-        }
-        let nohz_full = &machine.isolation.nohz_full.clone().unwrap_or_default();
-        let missing = shield.cpus.difference(nohz_full);
-        let mut remains = UnresolvedCause::default();
-        let preparable = preparable(machine, shield);
-        if missing.intersects(&preparable) {
-            let cpus = missing.intersection(&preparable).intersection(&shield.online_cpus());
-            let reason = BootAdviceReason::TickStops { known: can_stop.is_some(), cpus };
-            remains = advise(self, "nohz_full", &nohz_full.union(&preparable), reason);
-        }
-        let boot = machine.topology.boot_cpu().filter(|cpu| missing.contains(*cpu));
-        remains.warnings.extend(boot.map(|cpu| PlanWarning::TickOfBootCpu { cpu }));
-        remains
+fn stop_tick(machine: &Machine, shield: &Shield) -> WantedChanges {
+    match &machine.isolation.nohz_full {
+        None => WantedChanges::Nothing(match machine.can_stop_tick() {
+            Some(true) => InapplicableReason::OnlyAtBoot,
+            Some(false) => InapplicableReason::TickAlwaysOn,
+            None => InapplicableReason::TickStopUnknown,
+        }),
+        Some(cpus) if shield.cpus.is_subset(cpus) => WantedChanges::Changes(Vec::new()),
+        Some(cpus) => WantedChanges::Nothing(match machine.topology.boot_cpu() {
+            Some(cpu) if preparable(machine, shield).is_subset(cpus) => {
+                InapplicableReason::TickOfCpu { cpu }
+            }
+            _ => InapplicableReason::OnlyAtBoot,
+        }),
     }
 }
 
-impl Tunable for RcuNocbs {
-    fn name(&self) -> &'static str {
-        RCU_NOCBS.name
+fn advise_nohz_full(machine: &Machine, shield: &Shield) -> UnresolvedCause {
+    let can_stop = machine.can_stop_tick();
+    if can_stop == Some(false) {
+        return UnresolvedCause::default();
     }
+    let nohz_full = &machine.isolation.nohz_full.clone().unwrap_or_default();
+    let missing = shield.cpus.difference(nohz_full);
+    let mut remains = UnresolvedCause::default();
+    let preparable = preparable(machine, shield);
+    if missing.intersects(&preparable) {
+        let cpus = missing.intersection(&preparable).intersection(&shield.online_cpus());
+        let reason = BootAdviceReason::TickStops { known: can_stop.is_some(), cpus };
+        remains = advise(&NOHZ_FULL, "nohz_full", &nohz_full.union(&preparable), reason);
+    }
+    let boot = machine.topology.boot_cpu().filter(|cpu| missing.contains(*cpu));
+    remains.warnings.extend(boot.map(|cpu| PlanWarning::TickOfBootCpu { cpu }));
+    remains
+}
 
-    fn summary(&self) -> &'static str {
-        "run RCU callbacks on other CPUs (boot parameter)"
+fn offload_callbacks(machine: &Machine, shield: &Shield) -> WantedChanges {
+    if lacks_nocbs(machine) {
+        return WantedChanges::Nothing(InapplicableReason::NoRcuOffload);
     }
+    if shield.cpus.is_subset(&offloaded(machine)) {
+        return WantedChanges::Changes(Vec::new());
+    }
+    WantedChanges::Nothing(InapplicableReason::OnlyAtBoot)
+}
 
-    fn page(&self) -> &'static str {
-        RCU_NOCBS.page
+fn advise_rcu_nocbs(machine: &Machine, shield: &Shield) -> UnresolvedCause {
+    let offloaded = offloaded(machine);
+    if lacks_nocbs(machine) || preparable(machine, shield).is_subset(&offloaded) {
+        return UnresolvedCause::default();
     }
-
-    fn removes(&self) -> &'static [Cause] {
-        RCU_NOCBS.removes
-    }
-
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        &[
-            CulpritPattern::Softirq("RCU"),
-            CulpritPattern::Function("rcu"),
-            // The other threads of RCU may run anywhere: `kthreads` moves them.
-            CulpritPattern::Kthread("rcuc/"),
-            CulpritPattern::TickKeptBy(TickDependency::Rcu),
-            CulpritPattern::TickKeptBy(TickDependency::RcuExpedited),
-        ]
-    }
-
-    fn risk(&self) -> Risk {
-        RCU_NOCBS.risk
-    }
-
-    fn when(&self) -> EffectTime {
-        EffectTime::Boot
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if lacks_nocbs(machine) {
-            return WantedChanges::Nothing(InapplicableReason::NoRcuOffload);
-        }
-        if shield.cpus.is_subset(&offloaded(machine)) {
-            return WantedChanges::Changes(Vec::new());
-        }
-        WantedChanges::Nothing(InapplicableReason::OnlyAtBoot)
-    }
-
-    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
-        let offloaded = offloaded(machine);
-        if lacks_nocbs(machine) || preparable(machine, shield).is_subset(&offloaded) {
-            return UnresolvedCause::default();
-        }
-        let all = offloaded.union(&preparable(machine, shield));
-        // NO_HZ_FULL selects the option (kernel/time/Kconfig, 3.10 and 6.12).
-        let known = !machine.kernel.config.is_empty() || machine.can_stop_tick() == Some(true);
-        advise(self, "rcu_nocbs", &all, BootAdviceReason::CallbacksElsewhere { known })
-    }
+    let all = offloaded.union(&preparable(machine, shield));
+    // NO_HZ_FULL selects the option (kernel/time/Kconfig, 3.10 and 6.12).
+    let known = !machine.kernel.config.is_empty() || machine.can_stop_tick() == Some(true);
+    advise(&RCU_NOCBS, "rcu_nocbs", &all, BootAdviceReason::CallbacksElsewhere { known })
 }
 
 /// Whether the option is off in a configuration that could be read, or the kernel is older than the
@@ -252,52 +194,15 @@ fn offloaded(machine: &Machine) -> CpuSet {
     isolation.rcu_nocbs.union(isolation.nohz_full.as_ref().unwrap_or(&CpuSet::new()))
 }
 
-impl Tunable for ClocksourceWatchdog {
-    fn name(&self) -> &'static str {
-        CLOCKSOURCE_WATCHDOG.name
+fn trust_clocksource(machine: &Machine, _shield: &Shield) -> WantedChanges {
+    let reliable = machine.kernel.cmdline.as_deref().is_some_and(|line| {
+        line.split_whitespace().any(|word| word == "tsc=reliable" || word == "tsc=nowatchdog")
+    });
+    if reliable || machine.kernel.clocksource.as_deref() != Some("tsc") {
+        return WantedChanges::Changes(Vec::new());
     }
-
-    fn summary(&self) -> &'static str {
-        "stop the timer that checks the time stamp counter on each CPU in turn (boot parameter)"
-    }
-
-    fn page(&self) -> &'static str {
-        CLOCKSOURCE_WATCHDOG.page
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        CLOCKSOURCE_WATCHDOG.removes
-    }
-
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        &[
-            CulpritPattern::Function("clocksource_watchdog"),
-            CulpritPattern::Function("watchdog_check_skew_remote"),
-        ]
-    }
-
-    fn risk(&self) -> Risk {
-        CLOCKSOURCE_WATCHDOG.risk
-    }
-
-    fn when(&self) -> EffectTime {
-        EffectTime::Boot
-    }
-
-    fn wants(&self, machine: &Machine, _shield: &Shield) -> WantedChanges {
-        let reliable = machine.kernel.cmdline.as_deref().is_some_and(|line| {
-            line.split_whitespace().any(|word| word == "tsc=reliable" || word == "tsc=nowatchdog")
-        });
-        if reliable || machine.kernel.clocksource.as_deref() != Some("tsc") {
-            return WantedChanges::Changes(Vec::new());
-        }
-        WantedChanges::Nothing(InapplicableReason::OnlyWhereSeen {
-            function: "clocksource_watchdog".to_owned(),
-            parameter: "tsc=reliable".to_owned(),
-        })
-    }
-
-    fn at_boot(&self, _machine: &Machine, _shield: &Shield, _cause: Cause) -> Option<String> {
-        Some("tsc=reliable".to_owned())
-    }
+    WantedChanges::Nothing(InapplicableReason::OnlyWhereSeen {
+        function: "clocksource_watchdog".to_owned(),
+        parameter: "tsc=reliable".to_owned(),
+    })
 }

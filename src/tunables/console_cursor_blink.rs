@@ -1,8 +1,8 @@
 //! `console-cursor-blink`: the cursor of the framebuffer console stands still. Pure.
 
-use super::WantedChanges;
-use super::setting::{RuntimeTunable, on_by_default, set_file};
+use super::setting::set_file;
 use super::want::setting;
+use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -12,7 +12,7 @@ use crate::documents::plan::Shield;
 
 const FILE: &str = "/sys/class/graphics/fbcon/cursor_blink";
 
-pub(super) const CONSOLE_CURSOR_BLINK: RuntimeTunable = RuntimeTunable {
+pub(super) const CONSOLE_CURSOR_BLINK: Tunable = Tunable {
     name: "console-cursor-blink",
     summary: "stop the blinking cursor of the framebuffer console",
     page: "\
@@ -36,9 +36,8 @@ sets the same file (console.c in src/app/shared/commands/configure, commit 178b4
     removes: &[Cause::Workqueue],
     culprits: &[CulpritPattern::Function("fb_flashcursor")],
     risk: Risk::Low,
-    optional: on_by_default,
-    disturbs: None,
     wants,
+    ..Tunable::PLAIN
 };
 
 /// Kernels such as 6.12 answer -1 if the console has no framebuffer (show_cursor_blink() in
@@ -62,7 +61,7 @@ mod tests {
     fn a_cursor_that_blinks_is_stopped_where_there_is_one() {
         let mut m = busy(CgroupMode::V2);
         let shield = shield(&m);
-        let wants = |m: &Machine| CONSOLE_CURSOR_BLINK.wants(m, &shield);
+        let wants = |m: &Machine| (CONSOLE_CURSOR_BLINK.wants)(m, &shield);
         m.settings.remove(FILE);
         let absent = InapplicableReason::SettingAbsent { file: FILE.to_owned() };
         assert_eq!(wants(&m), WantedChanges::Nothing(absent));

@@ -13,9 +13,6 @@ use crate::documents::machine::{CgroupMode, Machine};
 use crate::documents::plan::{MachineWideEffect, Shield};
 use crate::documents::remedy::{Remedy, RemedyObstacle};
 
-#[derive(Debug)]
-pub(super) struct CpuHotplugCycle;
-
 /// The function that a CPU of `nohz_full=` runs when another CPU arms a timer on it
 /// (`wake_up_full_nohz_cpu()` in kernel/sched/core.c, 6.12).
 const KICK: &str = "nohz_full_kick_func";
@@ -86,11 +83,26 @@ kernel/cgroup/cpuset.c, migrate_one_irq() in kernel/irq/cpuhotplug.c, virtnet_cp
 drivers/net/virtio_net.c, resctrl_offline_cpu() in arch/x86/kernel/cpu/resctrl/,
 perf_event_exit_cpu() in kernel/events/core.c (6.12).";
 
+pub(super) const CPU_HOTPLUG_CYCLE: Tunable = Tunable {
+    name: "cpu-hotplug-cycle",
+    summary: "take the CPUs offline and back online once to move their timers and work elsewhere",
+    page: PAGE,
+    reads: &["/sys/devices/system/cpu/cpu*/online"],
+    removes: &[Cause::Timer, Cause::Workqueue, Cause::IpiCall, Cause::IpiIrqWork],
+    spares,
+    risk: Risk::Medium,
+    disturbs_others: Some(MachineWideEffect::CyclesCpus),
+    wants,
+    wants_on_request: Some(wants_on_request),
+    remedy_for,
+    ..Tunable::PLAIN
+};
+
 pub(super) fn find_leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers> {
     if is_tickless(machine, shield) {
         return None;
     }
-    let obstacle = match CpuHotplugCycle.wants_on_request(machine, shield) {
+    let obstacle = match wants_on_request(machine, shield) {
         WantedChanges::Changes(_) => None,
         WantedChanges::Nothing(why) => Some(why),
     };
@@ -125,121 +137,80 @@ fn has_left(machine: &Machine, shield: &Shield, sender: &InterruptSender) -> boo
     })
 }
 
-impl Tunable for CpuHotplugCycle {
-    fn name(&self) -> &'static str {
-        "cpu-hotplug-cycle"
+fn spares(
+    machine: &Machine,
+    shield: &Shield,
+    cause: Cause,
+    culprit: &Culprit,
+    senders: &[InterruptSender],
+) -> bool {
+    let Some(name) = culprit.kernel_function() else { return false };
+    let call = SentIpi::Call { function: name.to_owned() };
+    let mut senders = senders.iter().filter(|sender| sender.what == call);
+    match cause {
+        Cause::IpiCall if name.starts_with(KICK) => !senders.any(re_arms),
+        Cause::IpiCall if name.starts_with(FLUSH) => {
+            !senders.any(|sender| has_left(machine, shield, sender))
+        }
+        Cause::IpiCall => true,
+        _ => is_not_left(name),
     }
+}
 
-    fn summary(&self) -> &'static str {
-        "take the CPUs offline and back online once to move their timers and work elsewhere"
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    if !is_tickless(machine, shield) {
+        return WantedChanges::Nothing(InapplicableReason::TickContinues);
     }
+    wants_on_request(machine, shield)
+}
 
-    fn page(&self) -> &'static str {
-        PAGE
+fn wants_on_request(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let obstacle = match machine.cgroup.mode {
+        CgroupMode::V2 => None,
+        CgroupMode::V1 | CgroupMode::Hybrid if machine.cgroup.mount.is_some() => {
+            Some(InapplicableReason::CpusetLosesCpu)
+        }
+        CgroupMode::V1 | CgroupMode::Hybrid | CgroupMode::None => {
+            Some(InapplicableReason::TasksReturn)
+        }
+    };
+    if let Some(why) = obstacle {
+        return WantedChanges::Nothing(why);
     }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &["/sys/devices/system/cpu/cpu*/online"]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Timer, Cause::Workqueue, Cause::IpiCall, Cause::IpiIrqWork]
-    }
-
-    fn spares(
-        &self,
-        machine: &Machine,
-        shield: &Shield,
-        cause: Cause,
-        culprit: &Culprit,
-        senders: &[InterruptSender],
-    ) -> bool {
-        let Some(name) = culprit.kernel_function() else { return false };
-        let call = SentIpi::Call { function: name.to_owned() };
-        let mut senders = senders.iter().filter(|sender| sender.what == call);
-        match cause {
-            Cause::IpiCall if name.starts_with(KICK) => !senders.any(re_arms),
-            Cause::IpiCall if name.starts_with(FLUSH) => {
-                !senders.any(|sender| has_left(machine, shield, sender))
-            }
-            Cause::IpiCall => true,
-            _ => is_not_left(name),
+    let mut wanted = Vec::new();
+    for cpu in shield.online_cpus().iter() {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+        if setting(machine, &path) == Some("1") {
+            let reason = "timers and work left on this CPU move to other CPUs";
+            wanted.push(WantedChange::new(Change::CycleCpu { cpu }, reason));
         }
     }
-
-    fn risk(&self) -> Risk {
-        Risk::Medium
+    if wanted.is_empty() {
+        return WantedChanges::Nothing(InapplicableReason::CpusStayOnline {
+            cpus: shield.cpus.clone(),
+        });
     }
+    WantedChanges::Changes(wanted)
+}
 
-    fn disturbs_others(&self) -> Option<MachineWideEffect> {
-        Some(MachineWideEffect::CyclesCpus)
+fn remedy_for(machine: &Machine, shield: &Shield, culprit: &Culprit) -> Option<RemedyAnswer> {
+    if !culprit.kernel_function().is_some_and(|name| name.starts_with(KICK)) {
+        return None;
     }
-
-    /// A cycle leaves nothing to restore.
-    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
-        None
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if !is_tickless(machine, shield) {
-            return WantedChanges::Nothing(InapplicableReason::TickContinues);
+    Some(match wants_on_request(machine, shield) {
+        WantedChanges::Nothing(reason) => {
+            let tunable = CPU_HOTPLUG_CYCLE.name.to_owned();
+            RemedyAnswer::Impossible(RemedyObstacle::Inapplicable { tunable, reason })
         }
-        self.wants_on_request(machine, shield)
-    }
-
-    fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let obstacle = match machine.cgroup.mode {
-            CgroupMode::V2 => None,
-            CgroupMode::V1 | CgroupMode::Hybrid if machine.cgroup.mount.is_some() => {
-                Some(InapplicableReason::CpusetLosesCpu)
-            }
-            CgroupMode::V1 | CgroupMode::Hybrid | CgroupMode::None => {
-                Some(InapplicableReason::TasksReturn)
-            }
-        };
-        if let Some(why) = obstacle {
-            return WantedChanges::Nothing(why);
-        }
-        let mut wanted = Vec::new();
-        for cpu in shield.online_cpus().iter() {
-            let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-            if setting(machine, &path) == Some("1") {
-                let reason = "timers and work left on this CPU move to other CPUs";
-                wanted.push(WantedChange::new(Change::CycleCpu { cpu }, reason));
-            }
-        }
-        if wanted.is_empty() {
-            return WantedChanges::Nothing(InapplicableReason::CpusStayOnline {
-                cpus: shield.cpus.clone(),
-            });
-        }
-        WantedChanges::Changes(wanted)
-    }
-
-    fn remedy_for(
-        &self,
-        machine: &Machine,
-        shield: &Shield,
-        culprit: &Culprit,
-    ) -> Option<RemedyAnswer> {
-        if !culprit.kernel_function().is_some_and(|name| name.starts_with(KICK)) {
-            return None;
-        }
-        Some(match self.wants_on_request(machine, shield) {
-            WantedChanges::Nothing(reason) => {
-                let tunable = self.name().to_owned();
-                RemedyAnswer::Impossible(RemedyObstacle::Inapplicable { tunable, reason })
-            }
-            WantedChanges::Changes(_) => RemedyAnswer::Remedy(Remedy {
-                tunable: self.name().to_owned(),
-                when: EffectTime::Runtime,
-                how: format!(
-                    "cpushield verify --fix (takes CPU {} offline and back online)",
-                    shield.cpus
-                ),
-            }),
-        })
-    }
+        WantedChanges::Changes(_) => RemedyAnswer::Remedy(Remedy {
+            tunable: CPU_HOTPLUG_CYCLE.name.to_owned(),
+            when: EffectTime::Runtime,
+            how: format!(
+                "cpushield verify --fix (takes CPU {} offline and back online)",
+                shield.cpus
+            ),
+        }),
+    })
 }
 
 #[cfg(test)]
@@ -296,7 +267,7 @@ pub(super) mod tests {
         ] {
             let culprit = Culprit::function(function);
             let cause = Cause::IpiCall;
-            let is_spared = CpuHotplugCycle.spares(&machine, &shield, cause, &culprit, &senders);
+            let is_spared = spares(&machine, &shield, cause, &culprit, &senders);
             assert_eq!(is_spared, !is_left, "{function} {senders:?}");
         }
     }
@@ -315,7 +286,7 @@ pub(super) mod tests {
             let culprit = Culprit::shown(cause, culprit);
             let machine = plain(4);
             let shield = crate::tunables::tests::shield(&machine);
-            let is_spared = CpuHotplugCycle.spares(&machine, &shield, cause, &culprit, &[]);
+            let is_spared = spares(&machine, &shield, cause, &culprit, &[]);
             assert_eq!(is_spared, !was_left, "{cause} {culprit}");
         }
     }

@@ -9,19 +9,19 @@ use crate::causes::topics::Topic;
 use crate::glob;
 use crate::registry::{ExplainPage, ExplainedEntry, RegistryEntry};
 
-impl RegistryEntry for &'static dyn Tunable {
+impl RegistryEntry for &'static Tunable {
     fn key(self) -> &'static str {
-        self.name()
+        self.name
     }
 }
 
-impl ExplainedEntry for &'static dyn Tunable {
+impl ExplainedEntry for &'static Tunable {
     fn explain(self) -> ExplainPage {
         ExplainPage {
-            removes: Some(self.removes().iter().map(|cause| cause.name()).collect()),
-            risk: Some(self.risk()),
-            when: Some(self.when()),
-            ..ExplainPage::new("tunable", self.name(), self.summary(), self.page())
+            removes: Some(self.removes.iter().map(|cause| cause.name()).collect()),
+            risk: Some(self.risk),
+            when: Some(self.when),
+            ..ExplainPage::new("tunable", self.name, self.summary, self.page)
         }
     }
 }
@@ -29,14 +29,14 @@ impl ExplainedEntry for &'static dyn Tunable {
 /// The tunable that reads or writes a file, by the path of the file, the end of its path, or its
 /// name as a sysctl with dots. Single words without `_` are too general: many files have them.
 #[must_use]
-pub fn of_file(name: &str) -> Option<&'static dyn Tunable> {
+pub fn of_file(name: &str) -> Option<&'static Tunable> {
     let name = name.trim();
     if !name.contains(['_', '.', '/']) {
         return None;
     }
     let as_path = name.replace('.', "/");
     let is_it = |file: &&str| ends_with_path(file, name) || ends_with_path(file, &as_path);
-    TUNABLES.iter().copied().find(|tunable| tunable.reads().iter().any(is_it))
+    TUNABLES.iter().copied().find(|tunable| tunable.reads.iter().any(is_it))
 }
 
 /// Whether the last names in a pattern of paths match those of a path.
@@ -66,9 +66,9 @@ impl ExplainedEntry for &'static KnownCulprit {
         let culprit = self.culprit();
         let removers: Vec<_> = TUNABLES
             .iter()
-            .filter(|tunable| tunable.removes().contains(&self.cause))
-            .filter(|tunable| tunable.culprits().iter().any(|named| named.matches(&culprit)))
-            .map(|tunable| tunable.name())
+            .filter(|tunable| tunable.removes.contains(&self.cause))
+            .filter(|tunable| tunable.culprits.iter().any(|named| named.matches(&culprit)))
+            .map(|tunable| tunable.name)
             .collect();
         let KnownCulprit { name, what, source, cause } = self;
         let text = format!(

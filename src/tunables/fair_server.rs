@@ -1,8 +1,7 @@
 //! `fair-server`: switches off the deadline servers for ordinary tasks on the shield. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default};
 use super::want::setting;
-use super::{WantedChange, WantedChanges};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, TickDependency};
 use crate::change::{Risk, ValueComparison};
@@ -22,7 +21,7 @@ const SERVERS: [(&str, &str); 2] = [
     ("ext_server", "with a sched_ext scheduler, its timer fires as often as the fair server's"),
 ];
 
-pub(super) const FAIR_SERVER: RuntimeTunable = RuntimeTunable {
+pub(super) const FAIR_SERVER: Tunable = Tunable {
     name: "fair-server",
     summary: "switch off the deadline servers for ordinary tasks on the shield",
     page: "\
@@ -56,9 +55,8 @@ non-destructive root domain changes\" fixes the lost bandwidth. The files are in
         CulpritPattern::TickKeptBy(TickDependency::Scheduler),
     ],
     risk: Risk::Medium,
-    optional: on_by_default,
-    disturbs: None,
     wants,
+    ..Tunable::PLAIN
 };
 
 fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -22,9 +22,6 @@ use cpushield_linux::text::kernel_version::may_be_vendor_build;
 
 const DEFAULT: &str = "/proc/irq/default_smp_affinity";
 
-#[derive(Debug)]
-pub(super) struct IrqAffinity;
-
 const PAGE: &str = "\
 An interrupt preempts the task on its CPU. First, apply removes the shielded CPUs from
 /proc/irq/default_smp_affinity, the mask of interrupts that drivers request later. Then it removes
@@ -55,144 +52,126 @@ Source: write_irq_affinity() in kernel/irq/proc.c, irq_setup_affinity() in kerne
 arch/x86/kernel/apic/msi.c, virtnet_find_vqs() in drivers/net/virtio_net.c (6.12);
 Documentation/core-api/irq/irq-affinity.rst; kernel-parameters.txt (isolcpus).";
 
-impl Tunable for IrqAffinity {
-    fn name(&self) -> &'static str {
-        "irq-affinity"
-    }
+pub(super) const IRQ_AFFINITY: Tunable = Tunable {
+    name: "irq-affinity",
+    summary: "send device interrupts to the housekeeping CPUs, including those requested later",
+    page: PAGE,
+    removes: &[Cause::Irq, Cause::Softirq],
+    culprits: &[
+        CulpritPattern::AnyIrq,
+        CulpritPattern::Softirq("NET_RX"),
+        CulpritPattern::Softirq("NET_TX"),
+        CulpritPattern::Softirq("BLOCK"),
+        CulpritPattern::Softirq("IRQ_POLL"),
+        CulpritPattern::Softirq("TASKLET"),
+        CulpritPattern::Softirq("HI"),
+    ],
+    risk: Risk::Low,
+    wants,
+    remains,
+    remedy_for,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "send device interrupts to the housekeeping CPUs, including those requested later"
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let mut wanted = Vec::new();
+    if let Some(default) = &machine.irq_default {
+        wanted.push(WantedChange::write(
+            Some(default.to_mask()),
+            DEFAULT,
+            &keep_work_off(default, machine, shield).to_mask(),
+            ValueComparison::Mask,
+            "interrupts that are requested later stay off the shield",
+        ));
     }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Irq, Cause::Softirq]
-    }
-
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        &[
-            CulpritPattern::AnyIrq,
-            CulpritPattern::Softirq("NET_RX"),
-            CulpritPattern::Softirq("NET_TX"),
-            CulpritPattern::Softirq("BLOCK"),
-            CulpritPattern::Softirq("IRQ_POLL"),
-            CulpritPattern::Softirq("TASKLET"),
-            CulpritPattern::Softirq("HI"),
-        ]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Low
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let mut wanted = Vec::new();
-        if let Some(default) = &machine.irq_default {
-            wanted.push(WantedChange::write(
-                Some(default.to_mask()),
-                DEFAULT,
-                &keep_work_off(default, machine, shield).to_mask(),
-                ValueComparison::Mask,
-                "interrupts that are requested later stay off the shield",
-            ));
+    for irq in &machine.irqs {
+        let evicted = irq.affinity.as_ref().filter(|it| is_evicted(it, machine, shield));
+        let Some(affinity) = affinity_on_shield(irq, shield).or(evicted) else { continue };
+        if matches!(irq.movable, IrqMovability::No(_)) || stays(machine, irq, shield) {
+            continue;
         }
-        for irq in &machine.irqs {
-            let evicted = irq.affinity.as_ref().filter(|it| is_evicted(it, machine, shield));
-            let Some(affinity) = affinity_on_shield(irq, shield).or(evicted) else { continue };
-            if matches!(irq.movable, IrqMovability::No(_)) || stays(machine, irq, shield) {
-                continue;
-            }
-            let (path, spelled, compare) = spell_affinity(machine, irq.irq);
-            wanted.push(WantedChange::write(
-                Some(spelled(affinity)),
-                &path,
-                &spelled(&keep_work_off(affinity, machine, shield)),
-                compare,
-                StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
-            ));
-        }
-        if wanted.is_empty() {
-            return WantedChanges::Nothing(match machine.shows_proc() {
-                true => InapplicableReason::NoIrqMasks,
-                false => InapplicableReason::IrqMasksUnknown,
-            });
-        }
-        WantedChanges::Changes(wanted)
+        let (path, spelled, compare) = spell_affinity(machine, irq.irq);
+        wanted.push(WantedChange::write(
+            Some(spelled(affinity)),
+            &path,
+            &spelled(&keep_work_off(affinity, machine, shield)),
+            compare,
+            StepReason::Irq { irq: irq.irq, actions: irq.actions.clone() },
+        ));
     }
+    if wanted.is_empty() {
+        return WantedChanges::Nothing(match machine.shows_proc() {
+            true => InapplicableReason::NoIrqMasks,
+            false => InapplicableReason::IrqMasksUnknown,
+        });
+    }
+    WantedChanges::Changes(wanted)
+}
 
-    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
-        let mut remains = UnresolvedCause::default();
-        for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
-            if stays(machine, irq, shield) {
-                let reason = ImmovableReason::PlacedByUser;
-                remains.immovable.push(Immovable { what: to_immovable(irq), reason });
-            }
-            let IrqMovability::No(answer) = &irq.movable else { continue };
-            let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
-            if !place.is_some_and(|place| place.intersects(&shield.cpus)) {
-                continue;
-            }
-            let (answer, arrives) = (answer.clone(), arrival(irq, shield));
-            let reason = ImmovableReason::Refused { answer, arrives };
+fn remains(machine: &Machine, shield: &Shield) -> UnresolvedCause {
+    let mut remains = UnresolvedCause::default();
+    for irq in machine.irqs.iter().filter(|irq| !irq.actions.is_empty()) {
+        if stays(machine, irq, shield) {
+            let reason = ImmovableReason::PlacedByUser;
             remains.immovable.push(Immovable { what: to_immovable(irq), reason });
         }
-        remains.warnings.extend(warn_untried(machine, shield));
-        if reaches_managed(machine, shield) && may_know_flag(&machine.kernel) {
-            remains.boot.push(BootAdvice {
-                tunable: self.name().to_owned(),
-                parameter: managed_irq(machine, shield),
-                removes: vec![Cause::Irq],
-                reason: BootAdviceReason::ManagedIrqsElsewhere,
-            });
+        let IrqMovability::No(answer) = &irq.movable else { continue };
+        let place = irq.effective.as_ref().filter(|e| !e.is_empty()).or(irq.affinity.as_ref());
+        if !place.is_some_and(|place| place.intersects(&shield.cpus)) {
+            continue;
         }
-        remains
+        let (answer, arrives) = (answer.clone(), arrival(irq, shield));
+        let reason = ImmovableReason::Refused { answer, arrives };
+        remains.immovable.push(Immovable { what: to_immovable(irq), reason });
     }
+    remains.warnings.extend(warn_untried(machine, shield));
+    if reaches_managed(machine, shield) && may_know_flag(&machine.kernel) {
+        remains.boot.push(BootAdvice {
+            tunable: IRQ_AFFINITY.name.to_owned(),
+            parameter: managed_irq(machine, shield),
+            removes: vec![Cause::Irq],
+            reason: BootAdviceReason::ManagedIrqsElsewhere,
+        });
+    }
+    remains
+}
 
-    fn remedy_for(
-        &self,
-        machine: &Machine,
-        shield: &Shield,
-        culprit: &Culprit,
-    ) -> Option<RemedyAnswer> {
-        let Culprit::Irq { irq: number, .. } = culprit else { return None };
-        let irq = machine.irqs.iter().find(|irq| irq.irq == *number)?;
-        let mask = irq.affinity.as_ref()?;
-        let on_shield = mask.intersects(&shield.cpus);
-        let tunable = self.name().to_owned();
-        let (path, spelled, _) = spell_affinity(machine, irq.irq);
-        let echo = format!("echo {} > {path}", spelled(&keep_work_off(mask, machine, shield)));
-        Some(match &irq.movable {
-            IrqMovability::No(answer) => {
-                let (answer, arrives) = (answer.clone(), arrival(irq, shield));
-                let prepared = preparable(machine, shield);
-                let managed = prepared.is_subset(&machine.isolation.managed_irq);
-                match arrives {
-                    RefusedIrq::ServesOthers { .. } if managed => {
-                        RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
-                    }
-                    RefusedIrq::ServesOthers { .. } if may_know_flag(&machine.kernel) => {
-                        let how = managed_irq(machine, shield);
-                        RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Boot, how })
-                    }
-                    _ => RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives }),
+fn remedy_for(machine: &Machine, shield: &Shield, culprit: &Culprit) -> Option<RemedyAnswer> {
+    let Culprit::Irq { irq: number, .. } = culprit else { return None };
+    let irq = machine.irqs.iter().find(|irq| irq.irq == *number)?;
+    let mask = irq.affinity.as_ref()?;
+    let on_shield = mask.intersects(&shield.cpus);
+    let tunable = IRQ_AFFINITY.name.to_owned();
+    let (path, spelled, _) = spell_affinity(machine, irq.irq);
+    let echo = format!("echo {} > {path}", spelled(&keep_work_off(mask, machine, shield)));
+    Some(match &irq.movable {
+        IrqMovability::No(answer) => {
+            let (answer, arrives) = (answer.clone(), arrival(irq, shield));
+            let prepared = preparable(machine, shield);
+            let managed = prepared.is_subset(&machine.isolation.managed_irq);
+            match arrives {
+                RefusedIrq::ServesOthers { .. } if managed => {
+                    RemedyAnswer::Impossible(RemedyObstacle::IrqRefusedAtBoot { answer })
                 }
+                RefusedIrq::ServesOthers { .. } if may_know_flag(&machine.kernel) => {
+                    let how = managed_irq(machine, shield);
+                    RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Boot, how })
+                }
+                _ => RemedyAnswer::Impossible(RemedyObstacle::IrqRefused { answer, arrives }),
             }
-            IrqMovability::Yes if on_shield => {
-                RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how: echo })
-            }
-            IrqMovability::Unknown(_) | IrqMovability::Denied(_) if on_shield => {
-                let how = echo + "  # the kernel may refuse";
-                RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how })
-            }
-            _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
-                RemedyAnswer::Impossible(RemedyObstacle::IrqNotMovedYet { mask: mask.clone() })
-            }
-            _ => RemedyAnswer::Impossible(RemedyObstacle::IrqMovedSince { mask: mask.clone() }),
-        })
-    }
+        }
+        IrqMovability::Yes if on_shield => {
+            RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how: echo })
+        }
+        IrqMovability::Unknown(_) | IrqMovability::Denied(_) if on_shield => {
+            let how = echo + "  # the kernel may refuse";
+            RemedyAnswer::Remedy(Remedy { tunable, when: EffectTime::Runtime, how })
+        }
+        _ if irq.effective.as_ref().is_some_and(|e| e.intersects(&shield.cpus)) => {
+            RemedyAnswer::Impossible(RemedyObstacle::IrqNotMovedYet { mask: mask.clone() })
+        }
+        _ => RemedyAnswer::Impossible(RemedyObstacle::IrqMovedSince { mask: mask.clone() }),
+    })
 }
 
 /// Completes a survey with an active shield, which tries no interrupt: takes from the shield's plan

@@ -1,14 +1,13 @@
 //! `irqbalance`: bans the shielded CPUs in the daemon. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default};
-use super::{WantedChange, WantedChanges};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Change, Risk};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 
-pub(super) const IRQBALANCE: RuntimeTunable = RuntimeTunable {
+pub(super) const IRQBALANCE: Tunable = Tunable {
     name: "irqbalance",
     summary: "ban the irqbalance daemon from the shielded CPUs",
     page: "\
@@ -24,11 +23,9 @@ Cost: irqbalance spreads the interrupts over fewer CPUs.
 Source: Irqbalance/irqbalance: irqbalance.c (`settings cpus`, 1.2 to 1.9.5), irqbalance(1).",
     reads: &[],
     removes: &[Cause::Irq],
-    culprits: &[],
     risk: Risk::None,
-    optional: on_by_default,
-    disturbs: None,
     wants,
+    ..Tunable::PLAIN
 };
 
 fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {

@@ -1,12 +1,11 @@
 //! `keep-affinities`: saves the affinities that the kernel itself overwrites. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default};
-use super::{WantedChange, WantedChanges};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::change::{Change, Risk};
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 
-pub(super) const KEEP_AFFINITIES: RuntimeTunable = RuntimeTunable {
+pub(super) const KEEP_AFFINITIES: Tunable = Tunable {
     name: "keep-affinities",
     summary: "save every program's CPU affinity, so that undo can restore it",
     page: "\
@@ -35,12 +34,9 @@ interruption.
 Source: __sched_setaffinity() in kernel/sched/syscalls.c, __set_cpus_allowed_ptr(),
 do_set_cpus_allowed() and dup_user_cpus_ptr() in kernel/sched/core.c (6.12).",
     reads: &[],
-    removes: &[],
-    culprits: &[],
     risk: Risk::None,
-    optional: on_by_default,
-    disturbs: None,
     wants,
+    ..Tunable::PLAIN
 };
 
 fn wants(_machine: &Machine, _shield: &Shield) -> WantedChanges {

@@ -1,6 +1,7 @@
 //! `ksm`: stops the merging of identical pages. Pure.
 
-use super::setting::{RuntimeTunable, set_file};
+use super::Tunable;
+use super::setting::set_file;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -9,7 +10,7 @@ use crate::policy::Workload;
 
 const FILE: &str = "/sys/kernel/mm/ksm/run";
 
-pub(super) const KSM: RuntimeTunable = RuntimeTunable {
+pub(super) const KSM: Tunable = Tunable {
     name: "ksm",
     summary: "stop merging identical pages of virtual machines and other programs that allow it",
     page: "\
@@ -30,7 +31,6 @@ Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
     culprits: &[CulpritPattern::Kthread("ksm")],
     risk: Risk::Low,
     optional: for_guests,
-    disturbs: None,
     wants: |machine, _| {
         set_file(
             machine,
@@ -40,6 +40,7 @@ Source: mm/ksm.c; Documentation/admin-guide/mm/ksm.rst.",
             "merging write-protects pages of programs and causes page faults",
         )
     },
+    ..Tunable::PLAIN
 };
 
 fn for_guests(workload: Workload) -> Option<OffReason> {

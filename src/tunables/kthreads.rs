@@ -8,9 +8,6 @@ use crate::documents::evidence::InterruptSender;
 use crate::documents::machine::{Machine, PlacedThread};
 use crate::documents::plan::{Immovable, ImmovableReason, ImmovableThing, Shield};
 
-#[derive(Debug)]
-pub(super) struct Kthreads;
-
 const PAGE: &str = "\
 Kernel threads such as kswapd, khugepaged, jbd2, rcu_preempt and the threads of threaded interrupts
 may run on any CPU unless their affinity is restricted. apply removes the shielded CPUs from their
@@ -32,74 +29,63 @@ Cost: fewer CPUs run these threads.
 Source: __sched_setaffinity() in kernel/sched/syscalls.c, kthread() and kthread_create_on_cpu() in
 kernel/kthread.c (6.12); commits 9cc5b8656892 (5.9) and 041ee6f3727a (7.0).";
 
-impl Tunable for Kthreads {
-    fn name(&self) -> &'static str {
-        "kthreads"
-    }
+pub(super) const KTHREADS: Tunable = Tunable {
+    name: "kthreads",
+    summary: "move kernel threads that may run anywhere to the housekeeping CPUs",
+    page: PAGE,
+    removes: &[Cause::Kthread, Cause::IpiReschedule],
+    spares,
+    risk: Risk::None,
+    wants,
+    remains,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "move kernel threads that may run anywhere to the housekeeping CPUs"
-    }
+fn spares(
+    machine: &Machine,
+    _shield: &Shield,
+    _cause: Cause,
+    culprit: &Culprit,
+    _senders: &[InterruptSender],
+) -> bool {
+    let Culprit::Kthread { comm } = culprit else { return false };
+    let tasks = machine.tasks.iter().map(|placed| &placed.task);
+    tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == *comm)
+}
 
-    fn page(&self) -> &'static str {
-        PAGE
-    }
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let movable = machine.tasks.iter().filter(|placed| {
+        let task = &placed.task;
+        let is_movable = task.kthread && !task.bound && !stays_in_node(placed, shield);
+        is_movable && placed.affinity.intersects(&shield.cpus)
+    });
+    let reason = "this kernel thread may run on the shield";
+    WantedChanges::Changes(
+        movable
+            .map(|placed| {
+                WantedChange::affinity(
+                    placed,
+                    keep_work_off(&placed.affinity, machine, shield),
+                    reason,
+                )
+            })
+            .collect(),
+    )
+}
 
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Kthread, Cause::IpiReschedule]
-    }
-
-    fn spares(
-        &self,
-        machine: &Machine,
-        _shield: &Shield,
-        _cause: Cause,
-        culprit: &Culprit,
-        _senders: &[InterruptSender],
-    ) -> bool {
-        let Culprit::Kthread { comm } = culprit else { return false };
-        let tasks = machine.tasks.iter().map(|placed| &placed.task);
-        tasks.filter(|task| task.kthread && task.bound).any(|task| task.comm == *comm)
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::None
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let movable = machine.tasks.iter().filter(|placed| {
-            let task = &placed.task;
-            let is_movable = task.kthread && !task.bound && !stays_in_node(placed, shield);
-            is_movable && placed.affinity.intersects(&shield.cpus)
-        });
-        let reason = "this kernel thread may run on the shield";
-        WantedChanges::Changes(
-            movable
-                .map(|placed| {
-                    WantedChange::affinity(
-                        placed,
-                        keep_work_off(&placed.affinity, machine, shield),
-                        reason,
-                    )
-                })
-                .collect(),
-        )
-    }
-
-    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
-        let bound = machine.tasks.iter().filter(|placed| {
-            placed.task.kthread && placed.task.bound && placed.affinity.intersects(&shield.cpus)
-        });
-        let immovable = bound.filter_map(|placed| to_immovable(placed, shield));
-        let kept = machine.tasks.iter().filter(|placed| stays_in_node(placed, shield));
-        let kept = kept.filter(|placed| placed.affinity.intersects(&shield.cpus));
-        let immovable = immovable.chain(kept.map(|placed| Immovable {
-            what: ImmovableThing::Kthread { comm: placed.task.comm.clone() },
-            reason: ImmovableReason::NodeClosed { cpus: placed.affinity.clone() },
-        }));
-        let immovable = immovable.collect();
-        UnresolvedCause { immovable, ..UnresolvedCause::default() }
-    }
+fn remains(machine: &Machine, shield: &Shield) -> UnresolvedCause {
+    let bound = machine.tasks.iter().filter(|placed| {
+        placed.task.kthread && placed.task.bound && placed.affinity.intersects(&shield.cpus)
+    });
+    let immovable = bound.filter_map(|placed| to_immovable(placed, shield));
+    let kept = machine.tasks.iter().filter(|placed| stays_in_node(placed, shield));
+    let kept = kept.filter(|placed| placed.affinity.intersects(&shield.cpus));
+    let immovable = immovable.chain(kept.map(|placed| Immovable {
+        what: ImmovableThing::Kthread { comm: placed.task.comm.clone() },
+        reason: ImmovableReason::NodeClosed { cpus: placed.affinity.clone() },
+    }));
+    let immovable = immovable.collect();
+    UnresolvedCause { immovable, ..UnresolvedCause::default() }
 }
 
 /// Whether a thread reclaims or compacts the memory of a node whose other CPUs are closed. It keeps

@@ -1,6 +1,7 @@
 //! `mce-check-interval`: stops polling for corrected hardware errors. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default, set_file};
+use super::Tunable;
+use super::setting::set_file;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -8,7 +9,7 @@ use crate::documents::plan::MachineWideEffect;
 
 const FILE: &str = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
 
-pub(super) const MCE_CHECK_INTERVAL: RuntimeTunable = RuntimeTunable {
+pub(super) const MCE_CHECK_INTERVAL: Tunable = Tunable {
     name: "mce-check-interval",
     summary: "stop the timer on each CPU that polls for corrected hardware errors",
     page: "\
@@ -28,8 +29,8 @@ arch/x86/kernel/cpu/mce/core.c (6.12); Documentation/ABI/testing/sysfs-mce.",
     removes: &[Cause::Timer, Cause::MachineCheck],
     culprits: &[CulpritPattern::Function("mce_timer")],
     risk: Risk::Low,
-    optional: on_by_default,
-    disturbs: Some(MachineWideEffect::CallsCpus),
+    disturbs_others: Some(MachineWideEffect::CallsCpus),
+    disturbs_when_undone: Some(MachineWideEffect::CallsCpus),
     wants: |machine, _| {
         set_file(
             machine,
@@ -39,4 +40,5 @@ arch/x86/kernel/cpu/mce/core.c (6.12); Documentation/ABI/testing/sysfs-mce.",
             "otherwise a timer on each CPU polls for corrected errors",
         )
     },
+    ..Tunable::PLAIN
 };

@@ -38,7 +38,7 @@ mod watchdog;
 mod workqueues;
 mod writeback_interval;
 
-pub use boot::{BootFacts, CLOCKSOURCE_WATCHDOG, NOHZ_FULL, RCU_NOCBS};
+pub use boot::{CLOCKSOURCE_WATCHDOG, NOHZ_FULL, RCU_NOCBS};
 pub use cpuset::HOUSEKEEPING as HOUSEKEEPING_GROUP;
 pub use cpuset::foreign_partition;
 pub use explained::of_file;
@@ -64,85 +64,86 @@ use cpushield_linux::CpuSet;
 use std::collections::BTreeSet;
 
 /// One setting of the kernel or the machine.
-pub trait Tunable: Sync {
+#[derive(Debug)]
+pub struct Tunable {
     /// The stable name: `irq-affinity`.
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
     /// One line for lists.
-    fn summary(&self) -> &'static str;
+    pub summary: &'static str,
     /// The page of `explain` (Markdown): why it helps, when it applies, its cost, its sources.
-    fn page(&self) -> &'static str;
+    pub page: &'static str,
     /// Files that the survey must read for it; `*` matches any one name in a path.
-    fn reads(&self) -> &'static [&'static str] {
-        &[]
-    }
+    pub reads: &'static [&'static str],
     /// The causes of interruptions that it removes.
-    fn removes(&self) -> &'static [Cause] {
-        &[]
-    }
+    pub removes: &'static [Cause],
     /// The culprits whose interruptions it removes (`vmstat_update`); empty: all culprits of its
     /// causes.
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        &[]
-    }
+    pub culprits: &'static [CulpritPattern],
     /// What it can harm.
-    fn risk(&self) -> Risk;
+    pub risk: Risk,
     /// When it takes effect.
-    fn when(&self) -> EffectTime {
-        EffectTime::Runtime
-    }
+    pub when: EffectTime,
     /// Why it is applied only when the user requests it by name; `None` when it always is.
-    fn optional(&self, _workload: Workload) -> Option<OffReason> {
-        None
-    }
+    pub optional: fn(Workload) -> Option<OffReason>,
     /// What it does once to all CPUs, those of other shields included; `None` if nothing that stops
     /// or interrupts them all.
-    fn disturbs_others(&self) -> Option<MachineWideEffect> {
-        None
-    }
+    pub disturbs_others: Option<MachineWideEffect>,
     /// The same for the restoration of what it changed.
-    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
-        self.disturbs_others()
-    }
+    pub disturbs_when_undone: Option<MachineWideEffect>,
     /// The CPUs that it disturbs when it replaces this value of a setting; `None` if all. Then it
     /// disturbs no shield that has the tunable.
-    fn disturbed_cpus(&self, _now: &str) -> Option<CpuSet> {
-        None
-    }
+    pub disturbed_cpus: fn(&str) -> Option<CpuSet>,
     /// The changes that it wants on this machine for this shield.
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges;
-    /// The changes that it wants when the user requests it by name; by default the same.
-    fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        self.wants(machine, shield)
-    }
+    pub wants: fn(&Machine, &Shield) -> WantedChanges,
+    /// The changes that it wants when the user requests it by name; `None` if the same.
+    pub wants_on_request: Option<fn(&Machine, &Shield) -> WantedChanges>,
     /// What it cannot remove, with advice.
-    fn remains(&self, _machine: &Machine, _shield: &Shield) -> UnresolvedCause {
-        UnresolvedCause::default()
-    }
+    pub remains: fn(&Machine, &Shield) -> UnresolvedCause,
     /// Whether it cannot remove this interruption, although it removes others of the same cause.
-    fn spares(
-        &self,
-        _machine: &Machine,
-        _shield: &Shield,
-        _cause: Cause,
-        _culprit: &Culprit,
-        _senders: &[InterruptSender],
-    ) -> bool {
-        false
-    }
+    pub spares: fn(&Machine, &Shield, Cause, &Culprit, &[InterruptSender]) -> bool,
     /// What removes this particular culprit, or why nothing does; `None` when it does not know the
     /// culprit.
-    fn remedy_for(
-        &self,
-        _machine: &Machine,
-        _shield: &Shield,
-        _culprit: &Culprit,
-    ) -> Option<RemedyAnswer> {
-        None
+    pub remedy_for: fn(&Machine, &Shield, &Culprit) -> Option<RemedyAnswer>,
+    /// The boot parameter that removes what it removes, on every machine; `None` where
+    /// [`Tunable::remains`] knows it.
+    pub boot_parameter: Option<&'static str>,
+}
+
+impl Tunable {
+    /// What most tunables are like.
+    const PLAIN: Tunable = Tunable {
+        name: "",
+        summary: "",
+        page: "",
+        reads: &[],
+        removes: &[],
+        culprits: &[],
+        risk: Risk::None,
+        when: EffectTime::Runtime,
+        optional: |_| None,
+        disturbs_others: None,
+        disturbs_when_undone: None,
+        disturbed_cpus: |_| None,
+        wants: |_, _| WantedChanges::Changes(Vec::new()),
+        wants_on_request: None,
+        remains: |_, _| UnresolvedCause::default(),
+        spares: |_, _, _, _, _| false,
+        remedy_for: |_, _, _| None,
+        boot_parameter: None,
+    };
+
+    /// The changes that it wants when the user requests it by name.
+    #[must_use]
+    pub fn wants_on_request(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
+        self.wants_on_request.unwrap_or(self.wants)(machine, shield)
     }
+
     /// The boot parameter that removes a cause that remains.
-    fn at_boot(&self, machine: &Machine, shield: &Shield, cause: Cause) -> Option<String> {
-        let advice = self.remains(machine, shield).boot;
-        advice.into_iter().find(|a| a.removes.contains(&cause)).map(|a| a.parameter)
+    #[must_use]
+    pub fn at_boot(&self, machine: &Machine, shield: &Shield, cause: Cause) -> Option<String> {
+        let remains = || (self.remains)(machine, shield).boot.into_iter();
+        let advised = || remains().find(|it| it.removes.contains(&cause)).map(|it| it.parameter);
+        self.boot_parameter.map(str::to_owned).or_else(advised)
     }
 }
 
@@ -191,21 +192,21 @@ pub enum InForce {
 }
 
 /// Every tunable, in the order in which their changes are made.
-pub const TUNABLES: &[&dyn Tunable] = &[
+pub const TUNABLES: &[&Tunable] = &[
     &keep_affinities::KEEP_AFFINITIES,
-    &tracing_buffer::TracingBuffer,
-    &cpu_hotplug_cycle::CpuHotplugCycle,
+    &tracing_buffer::TRACING_BUFFER,
+    &cpu_hotplug_cycle::CPU_HOTPLUG_CYCLE,
     &rt_throttling::RT_THROTTLING,
     &fair_server::FAIR_SERVER,
-    &cpuset::Cpuset,
-    &kthreads::Kthreads,
+    &cpuset::CPUSET,
+    &kthreads::KTHREADS,
     &irqbalance::IRQBALANCE,
-    &irq_affinity::IrqAffinity,
-    &workqueues::Workqueues,
+    &irq_affinity::IRQ_AFFINITY,
+    &workqueues::WORKQUEUES,
     &packet_steering::RPS,
     &packet_steering::XPS,
     &timer_migration::TIMER_MIGRATION,
-    &watchdog::Watchdog,
+    &watchdog::WATCHDOG,
     &vm_stat_interval::VM_STAT_INTERVAL,
     &numa_balancing::NUMA_BALANCING,
     &mce_check_interval::MCE_CHECK_INTERVAL,
@@ -217,22 +218,22 @@ pub const TUNABLES: &[&dyn Tunable] = &[
     &power::CPU_IDLE,
     &power::CPU_GOVERNOR,
     &no_turbo::NO_TURBO,
-    &offline_siblings::OfflineSiblings,
-    &boot::NohzFull,
-    &boot::RcuNocbs,
-    &boot::ClocksourceWatchdog,
+    &offline_siblings::OFFLINE_SIBLINGS,
+    &boot::NOHZ_FULL,
+    &boot::RCU_NOCBS,
+    &boot::CLOCKSOURCE_WATCHDOG,
 ];
 
 /// The files that the survey must read for the tunables, each of them once.
 #[must_use]
 pub fn reads() -> Vec<&'static str> {
-    let files: BTreeSet<_> = TUNABLES.iter().flat_map(|tunable| tunable.reads()).copied().collect();
+    let files: BTreeSet<_> = TUNABLES.iter().flat_map(|tunable| tunable.reads).copied().collect();
     files.into_iter().collect()
 }
 
 /// The tunable of this name.
 #[must_use]
-pub fn named(name: &str) -> Option<&'static dyn Tunable> {
+pub fn named(name: &str) -> Option<&'static Tunable> {
     registry::find(TUNABLES, name)
 }
 
@@ -245,8 +246,8 @@ pub fn leftovers(machine: &Machine, shield: &Shield) -> Option<Leftovers> {
 
 /// Whether a tunable is in force on a machine for a shield.
 #[must_use]
-pub fn in_force(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> InForce {
-    match tunable.wants(machine, shield) {
+pub fn in_force(machine: &Machine, shield: &Shield, tunable: &Tunable) -> InForce {
+    match (tunable.wants)(machine, shield) {
         WantedChanges::Nothing(why) => InForce::NotApplicable(why),
         WantedChanges::Changes(wanted) => {
             let missing: Vec<WantedChange> = wanted.into_iter().filter(|w| !w.already).collect();
@@ -269,8 +270,8 @@ pub fn complete_survey(machine: &mut Machine, plan: &Plan, outcomes: &[(Step, Ou
 /// The tunables that remove a cause, in order.
 #[must_use]
 pub fn removers(cause: Cause) -> Vec<&'static str> {
-    let removers = TUNABLES.iter().filter(|tunable| tunable.removes().contains(&cause));
-    removers.map(|tunable| tunable.name()).collect()
+    let removers = TUNABLES.iter().filter(|tunable| tunable.removes.contains(&cause));
+    removers.map(|tunable| tunable.name).collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
 //! `no-turbo`: CPUs keep within their nominal frequencies. Pure.
 
-use super::setting::RuntimeTunable;
 use super::want::setting;
-use super::{WantedChange, WantedChanges};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::Machine;
@@ -20,7 +19,7 @@ const HIGHEST: &str = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
 /// The switch of other drivers: 0 is without boost.
 const BOOST: &str = "/sys/devices/system/cpu/cpufreq/boost";
 
-pub(super) const NO_TURBO: RuntimeTunable = RuntimeTunable {
+pub(super) const NO_TURBO: Tunable = Tunable {
     name: "no-turbo",
     summary: "keep all CPUs at or below their nominal frequency, for constant execution times",
     page: "\
@@ -46,12 +45,12 @@ or switch turbo off in the firmware.
 Source: store_no_turbo() in drivers/cpufreq/intel_pstate.c, store_boost() and store_local_boost() in
 drivers/cpufreq/cpufreq.c (6.12); commit 218a06a79d9a; Documentation/admin-guide/pm/cpufreq.rst.",
     reads: &[SWITCH, BOOST, LEAST, NOMINAL, HIGHEST],
-    removes: &[],
-    culprits: &[],
     risk: Risk::Low,
     optional: |_| Some(OffReason::CostsSpeed),
-    disturbs: Some(MachineWideEffect::CallsCpus),
+    disturbs_others: Some(MachineWideEffect::CallsCpus),
+    disturbs_when_undone: Some(MachineWideEffect::CallsCpus),
     wants,
+    ..Tunable::PLAIN
 };
 
 fn wants(machine: &Machine, _shield: &Shield) -> WantedChanges {

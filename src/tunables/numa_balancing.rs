@@ -1,7 +1,7 @@
 //! `numa-balancing`: stops hinting faults and page migration. Pure.
 
-use super::WantedChanges;
-use super::setting::{PATCHES, RuntimeTunable, on_by_default, set_file};
+use super::setting::{PATCHES, set_file};
+use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
@@ -10,7 +10,7 @@ use crate::documents::plan::Shield;
 
 const FILE: &str = "/proc/sys/kernel/numa_balancing";
 
-pub(super) const NUMA_BALANCING: RuntimeTunable = RuntimeTunable {
+pub(super) const NUMA_BALANCING: Tunable = Tunable {
     name: "numa-balancing",
     summary: "stop the kernel from unmapping pages to learn which node uses them",
     page: "\
@@ -29,11 +29,11 @@ Source: set_numabalancing_state() in kernel/sched/core.c, task_numa_work() in
 kernel/sched/fair.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
     reads: &[FILE],
     removes: &[Cause::PageFault],
-    culprits: &[],
     risk: Risk::Low,
-    optional: on_by_default,
-    disturbs: PATCHES,
+    disturbs_others: PATCHES,
+    disturbs_when_undone: PATCHES,
     wants,
+    ..Tunable::PLAIN
 };
 
 fn wants(machine: &Machine, _: &Shield) -> WantedChanges {

@@ -10,9 +10,6 @@ use crate::documents::plan::{MachineWideEffect, Shield};
 /// The name of the tunable.
 pub const NAME: &str = "offline-siblings";
 
-#[derive(Debug)]
-pub(super) struct OfflineSiblings;
-
 const PAGE: &str = "\
 The SMT siblings of a core share its execution units, caches and buffers. An idle sibling still
 wakes up for its timers, its bound kernel threads and IPIs. While it runs, a program on another
@@ -51,60 +48,38 @@ fn online_file(cpu: usize) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/online")
 }
 
-impl Tunable for OfflineSiblings {
-    fn name(&self) -> &'static str {
-        NAME
-    }
+pub(super) const OFFLINE_SIBLINGS: Tunable = Tunable {
+    name: NAME,
+    summary: "take the idle SMT siblings of the shield offline (`--siblings offline`)",
+    page: PAGE,
+    reads: &["/sys/devices/system/cpu/cpu*/online"],
+    risk: Risk::Medium,
+    disturbs_others: Some(MachineWideEffect::TakesCpusOffline),
+    disturbs_when_undone: Some(MachineWideEffect::BringsCpusOnline),
+    wants,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "take the idle SMT siblings of the shield offline (`--siblings offline`)"
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    if machine.topology.threads_per_core() < 2 {
+        return WantedChanges::Nothing(InapplicableReason::NoSiblings);
     }
-
-    fn page(&self) -> &'static str {
-        PAGE
+    if shield.offline_siblings.is_empty() {
+        return WantedChanges::Nothing(InapplicableReason::SiblingsStayOnline);
     }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &["/sys/devices/system/cpu/cpu*/online"]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Medium
-    }
-
-    fn disturbs_others(&self) -> Option<MachineWideEffect> {
-        Some(MachineWideEffect::TakesCpusOffline)
-    }
-
-    /// On x86 each CPU that comes online sets its caches and MTRRs while all others wait
-    /// (`cache_ap_online()` in arch/x86/kernel/cpu/cacheinfo.c, 6.12:
-    /// `stop_machine_from_inactive_cpu()`). It also patches the code that depends on SMT
-    /// (`sched_smt_present` in `sched_smt_present_inc()`, kernel/sched/core.c, 6.12).
-    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
-        Some(MachineWideEffect::BringsCpusOnline)
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if machine.topology.threads_per_core() < 2 {
-            return WantedChanges::Nothing(InapplicableReason::NoSiblings);
-        }
-        if shield.offline_siblings.is_empty() {
-            return WantedChanges::Nothing(InapplicableReason::SiblingsStayOnline);
-        }
-        let working = shield.cpus.difference(&shield.idle_siblings);
-        let wanted = shield.offline_siblings.iter().filter_map(|cpu| {
-            // A CPU that is offline already has no siblings.
-            let siblings = &machine.topology.cpu(cpu)?.siblings;
-            let sibling = siblings.intersection(&working).first()?;
-            let change = Change::OfflineSibling { cpu, sibling };
-            let reason = "the other sibling then has the core to itself";
-            let now = setting(machine, &online_file(cpu)).map(str::to_owned);
-            let is_offline = now.as_deref() == Some("0");
-            let wanted = WantedChange { now, ..WantedChange::new(change, reason) };
-            Some(wanted.already_if(is_offline).required())
-        });
-        WantedChanges::Changes(wanted.collect())
-    }
+    let working = shield.cpus.difference(&shield.idle_siblings);
+    let wanted = shield.offline_siblings.iter().filter_map(|cpu| {
+        // A CPU that is offline already has no siblings.
+        let siblings = &machine.topology.cpu(cpu)?.siblings;
+        let sibling = siblings.intersection(&working).first()?;
+        let change = Change::OfflineSibling { cpu, sibling };
+        let reason = "the other sibling then has the core to itself";
+        let now = setting(machine, &online_file(cpu)).map(str::to_owned);
+        let is_offline = now.as_deref() == Some("0");
+        let wanted = WantedChange { now, ..WantedChange::new(change, reason) };
+        Some(wanted.already_if(is_offline).required())
+    });
+    WantedChanges::Changes(wanted.collect())
 }
 
 #[cfg(test)]

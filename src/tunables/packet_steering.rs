@@ -1,8 +1,7 @@
 //! `rps` and `xps`: network work is not steered to the shield. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default};
 use super::want::{setting, settings};
-use super::{WantedChange, WantedChanges};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -15,7 +14,7 @@ const RPS_MASKS: &str = "/sys/class/net/*/queues/rx-*/rps_cpus";
 const RPS_DEFAULT: &str = "/proc/sys/net/core/rps_default_mask";
 const XPS_MASKS: &str = "/sys/class/net/*/queues/tx-*/xps_cpus";
 
-pub(super) const RPS: RuntimeTunable = RuntimeTunable {
+pub(super) const RPS: Tunable = Tunable {
     name: "rps",
     summary: "do not steer received packets to the shield",
     page: "\
@@ -40,9 +39,8 @@ Source: get_rps_cpu() in net/core/dev.c (6.12); Documentation/networking/scaling
         CulpritPattern::Softirq("NET_RX"),
     ],
     risk: Risk::Low,
-    optional: on_by_default,
-    disturbs: None,
     wants: steer_received,
+    ..Tunable::PLAIN
 };
 
 fn steer_received(machine: &Machine, shield: &Shield) -> WantedChanges {
@@ -55,7 +53,7 @@ fn steer_received(machine: &Machine, shield: &Shield) -> WantedChanges {
         )
 }
 
-pub(super) const XPS: RuntimeTunable = RuntimeTunable {
+pub(super) const XPS: Tunable = Tunable {
     name: "xps",
     summary: "do not bind transmit queues to shielded CPUs",
     page: "\
@@ -73,8 +71,8 @@ Source: netdev_pick_tx() in net/core/dev.c (6.12); Documentation/networking/scal
     culprits: &[CulpritPattern::Function("net_tx"), CulpritPattern::Softirq("NET_TX")],
     risk: Risk::Low,
     optional: |_| Some(OffReason::SendsNoWork),
-    disturbs: None,
     wants: steer_sent,
+    ..Tunable::PLAIN
 };
 
 fn steer_sent(machine: &Machine, shield: &Shield) -> WantedChanges {

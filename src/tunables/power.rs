@@ -1,8 +1,7 @@
 //! `cpu-idle` and `cpu-governor`: no deep sleep and no low frequencies on the shield. Pure.
 
-use super::setting::RuntimeTunable;
 use super::want::setting;
-use super::{WantedChange, WantedChanges};
+use super::{Tunable, WantedChange, WantedChanges};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
@@ -13,7 +12,7 @@ use std::collections::BTreeMap;
 /// The governor of a CPU, below the directory of the CPU.
 const GOVERNOR: &str = "cpufreq/scaling_governor";
 
-pub(super) const CPU_IDLE: RuntimeTunable = RuntimeTunable {
+pub(super) const CPU_IDLE: Tunable = Tunable {
     name: "cpu-idle",
     summary: "forbid sleep states with an exit latency on the shield",
     page: "\
@@ -28,12 +27,10 @@ also slows down the neighbouring CPUs. Measure with and without it.
 Source: pm_qos_resume_latency_us_store() in drivers/base/power/sysfs.c;
 Documentation/ABI/testing/sysfs-devices-power.",
     reads: &["/sys/devices/system/cpu/cpu*/power/pm_qos_resume_latency_us"],
-    removes: &[],
-    culprits: &[],
     risk: Risk::Low,
     optional: |_| Some(OffReason::OnlyCostsPower),
-    disturbs: None,
     wants: forbid_sleep,
+    ..Tunable::PLAIN
 };
 
 fn forbid_sleep(machine: &Machine, shield: &Shield) -> WantedChanges {
@@ -44,7 +41,7 @@ fn forbid_sleep(machine: &Machine, shield: &Shield) -> WantedChanges {
     set_per_cpu_file(machine, shield, file, "n/a", "waking from deep sleep takes time")
 }
 
-pub(super) const CPU_GOVERNOR: RuntimeTunable = RuntimeTunable {
+pub(super) const CPU_GOVERNOR: Tunable = Tunable {
     name: "cpu-governor",
     summary: "request the highest frequency for the shielded CPUs",
     page: "\
@@ -70,11 +67,10 @@ drivers/cpufreq/cpufreq_governor.c, amd_pstate_epp_update_limit() in drivers/cpu
         "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
     ],
     removes: &[Cause::Frequency],
-    culprits: &[],
     risk: Risk::Low,
     optional: |_| Some(OffReason::CostsPower),
-    disturbs: None,
     wants: request_speed,
+    ..Tunable::PLAIN
 };
 
 fn request_speed(machine: &Machine, shield: &Shield) -> WantedChanges {

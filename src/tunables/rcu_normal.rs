@@ -1,13 +1,14 @@
 //! `rcu-normal`: avoids expedited grace periods, which interrupt every busy CPU. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default, set_file};
+use super::Tunable;
+use super::setting::set_file;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
 
 const FILE: &str = "/sys/kernel/rcu_normal";
 
-pub(super) const RCU_NORMAL: RuntimeTunable = RuntimeTunable {
+pub(super) const RCU_NORMAL: Tunable = Tunable {
     name: "rcu-normal",
     summary: "turn expedited RCU grace periods, which interrupt all busy CPUs, into normal ones",
     page: "\
@@ -33,8 +34,6 @@ kernel/sched/membarrier.c (6.12); Documentation/RCU/Design/Expedited-Grace-Perio
         CulpritPattern::Kthread("rcu_exp"),
     ],
     risk: Risk::Low,
-    optional: on_by_default,
-    disturbs: None,
     wants: |machine, _| {
         set_file(
             machine,
@@ -44,4 +43,5 @@ kernel/sched/membarrier.c (6.12); Documentation/RCU/Design/Expedited-Grace-Perio
             "expedited RCU grace periods otherwise send an IPI to every busy CPU",
         )
     },
+    ..Tunable::PLAIN
 };

@@ -25,26 +25,26 @@ pub fn remedy(
         return RemedyAnswer::Remedy(remedy);
     }
     // Tunables that name the culprit are more specific than those for all culprits.
-    let (named, mut others): (Vec<&dyn Tunable>, Vec<_>) = TUNABLES
+    let (named, mut others): (Vec<&Tunable>, Vec<_>) = TUNABLES
         .iter()
         .copied()
-        .filter(|tunable| tunable.removes().contains(&cause))
-        .filter(|tunable| !tunable.spares(machine, shield, cause, culprit, senders))
-        .partition(|tunable| tunable.culprits().iter().any(|pattern| pattern.matches(culprit)));
+        .filter(|tunable| tunable.removes.contains(&cause))
+        .filter(|tunable| !(tunable.spares)(machine, shield, cause, culprit, senders))
+        .partition(|tunable| tunable.culprits.iter().any(|pattern| pattern.matches(culprit)));
     let mut all = named.iter().chain(&others);
-    if let Some(answer) = all.find_map(|tunable| tunable.remedy_for(machine, shield, culprit)) {
+    if let Some(answer) = all.find_map(|tunable| (tunable.remedy_for)(machine, shield, culprit)) {
         return answer;
     }
     others.retain(|tunable| {
-        let guess = culprit.is_unknown() && tunable.when() == EffectTime::Runtime;
-        tunable.culprits().is_empty() || guess
+        let guess = culprit.is_unknown() && tunable.when == EffectTime::Runtime;
+        tunable.culprits.is_empty() || guess
     });
     let found = [&named, &others].into_iter().find_map(|tunables| {
         tunables
             .iter()
-            .find_map(|tunable| at_runtime(machine, shield, *tunable, culprit))
-            .or_else(|| tunables.iter().find_map(|it| on_request(machine, shield, *it)))
-            .or_else(|| tunables.iter().find_map(|it| at_boot(machine, shield, *it, cause)))
+            .find_map(|tunable| at_runtime(machine, shield, tunable, culprit))
+            .or_else(|| tunables.iter().find_map(|it| on_request(machine, shield, it)))
+            .or_else(|| tunables.iter().find_map(|it| at_boot(machine, shield, it, cause)))
     });
     // Another task that may run there also requests a reschedule. So what keeps tasks off comes
     // first.
@@ -55,10 +55,10 @@ pub fn remedy(
         return RemedyAnswer::Remedy(remedy);
     }
     // A tunable for the boot has a parameter, or a reason why there is none.
-    let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when() == EffectTime::Boot);
-    let obstacle = boot.find_map(|tunable| match in_force(machine, shield, *tunable) {
+    let mut boot = named.iter().chain(&others).filter(|tunable| tunable.when == EffectTime::Boot);
+    let obstacle = boot.find_map(|tunable| match in_force(machine, shield, tunable) {
         InForce::NotApplicable(reason) => {
-            let tunable = tunable.name().to_owned();
+            let tunable = tunable.name.to_owned();
             Some(RemedyObstacle::Inapplicable { tunable, reason })
         }
         _ => None,
@@ -86,7 +86,7 @@ fn move_task_out(
 fn at_runtime(
     machine: &Machine,
     shield: &Shield,
-    tunable: &dyn Tunable,
+    tunable: &Tunable,
     culprit: &Culprit,
 ) -> Option<Remedy> {
     let InForce::NotInForce(missing) = in_force(machine, shield, tunable) else { return None };
@@ -95,23 +95,23 @@ fn at_runtime(
         (Some(wanted), _) => wanted.change.shell(),
         (None, [only]) => only.change.shell(),
         (None, many) => {
-            let shield = match tunable.optional(shield.workload) {
-                Some(_) => &shield.with_tunable(tunable.name()),
+            let shield = match (tunable.optional)(shield.workload) {
+                Some(_) => &shield.with_tunable(tunable.name),
                 None => shield,
             };
             format!("{} ({} changes)", shield.request_command("cpushield apply"), many.len())
         }
     };
-    Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Runtime, how })
+    Some(Remedy { tunable: tunable.name.to_owned(), when: EffectTime::Runtime, how })
 }
 
 /// A change that the tunable makes on this machine only on request.
-fn on_request(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Option<Remedy> {
+fn on_request(machine: &Machine, shield: &Shield, tunable: &Tunable) -> Option<Remedy> {
     if !matches!(in_force(machine, shield, tunable), InForce::NotApplicable(_)) {
         return None;
     }
     let wants = tunable.wants_on_request(machine, shield);
-    let tunable = tunable.name().to_owned();
+    let tunable = tunable.name.to_owned();
     let how = shield.with_tunable(&tunable).request_command("cpushield apply");
     matches!(wants, WantedChanges::Changes(wanted) if !wanted.is_empty()).then_some(Remedy {
         tunable,
@@ -120,14 +120,9 @@ fn on_request(machine: &Machine, shield: &Shield, tunable: &dyn Tunable) -> Opti
     })
 }
 
-fn at_boot(
-    machine: &Machine,
-    shield: &Shield,
-    tunable: &dyn Tunable,
-    cause: Cause,
-) -> Option<Remedy> {
+fn at_boot(machine: &Machine, shield: &Shield, tunable: &Tunable, cause: Cause) -> Option<Remedy> {
     let how = tunable.at_boot(machine, shield, cause)?;
-    Some(Remedy { tunable: tunable.name().to_owned(), when: EffectTime::Boot, how })
+    Some(Remedy { tunable: tunable.name.to_owned(), when: EffectTime::Boot, how })
 }
 
 /// Whether a change affects this culprit: the interrupt of `IRQ 24 nvme0q3`, the thread of

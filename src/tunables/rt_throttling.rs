@@ -1,7 +1,7 @@
 //! `rt-throttling`: stops the throttling of real-time tasks. Pure.
 
-use super::WantedChanges;
-use super::setting::{RuntimeTunable, set_file};
+use super::setting::set_file;
+use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::{CulpritPattern, KernelEvent};
 use crate::change::{Risk, ValueComparison};
@@ -13,7 +13,7 @@ use cpushield_linux::text::first_releases::RT_THROTTLING_UNTIL;
 
 const FILE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 
-pub(super) const RT_THROTTLING: RuntimeTunable = RuntimeTunable {
+pub(super) const RT_THROTTLING: Tunable = Tunable {
     name: "rt-throttling",
     summary: "do not throttle real-time tasks that use more than 95 % of a second",
     page: "\
@@ -46,8 +46,8 @@ Source: sched_rt_period_timer() in kernel/sched/rt.c, __dl_overflow() in kernel/
     ],
     risk: Risk::Medium,
     optional: for_cyclic,
-    disturbs: None,
     wants,
+    ..Tunable::PLAIN
 };
 
 fn for_cyclic(workload: Workload) -> Option<OffReason> {

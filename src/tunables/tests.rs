@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 
 /// A request for CPU 3 with every optional tunable on.
 fn request() -> ShieldRequest {
-    let tunables = TUNABLES.iter().map(|tunable| (tunable.name().to_owned(), true)).collect();
+    let tunables = TUNABLES.iter().map(|tunable| (tunable.name.to_owned(), true)).collect();
     ShieldRequest { cpus: Some(set("3")), tunables, ..ShieldRequest::default() }
 }
 
@@ -40,13 +40,13 @@ fn a_tunable_is_in_force_after_its_changes() {
         before.cgroup.systemd = systemd;
         let plan = plan(&before, &request()).unwrap();
         let done = after(before.clone(), &plan);
-        for tunable in TUNABLES.iter().filter(|tunable| tunable.when() == EffectTime::Runtime) {
-            let name = tunable.name();
-            let was = in_force(&before, &plan.shield, *tunable);
+        for tunable in TUNABLES.iter().filter(|tunable| tunable.when == EffectTime::Runtime) {
+            let name = tunable.name;
+            let was = in_force(&before, &plan.shield, tunable);
             let on_v1 = name == "cpu-hotplug-cycle" && mode != CgroupMode::V2;
             let gone = on_v1 || ["rt-throttling", "offline-siblings"].contains(&name);
             assert_eq!(matches!(was, InForce::NotApplicable(_)), gone, "{name}: {was:?}");
-            let force = in_force(&done, &plan.shield, *tunable);
+            let force = in_force(&done, &plan.shield, tunable);
             let left = matches!(force, InForce::NotInForce(_));
             assert!(!left, "{mode:?} systemd {systemd} {name}: {force:#?}");
         }
@@ -56,14 +56,14 @@ fn a_tunable_is_in_force_after_its_changes() {
 
 #[test]
 fn every_tunable_has_a_name_and_a_page_with_its_source() {
-    let names: BTreeSet<&str> = TUNABLES.iter().map(|tunable| tunable.name()).collect();
+    let names: BTreeSet<&str> = TUNABLES.iter().map(|tunable| tunable.name).collect();
     assert_eq!(names.len(), TUNABLES.len());
     for tunable in TUNABLES {
-        let (name, page) = (tunable.name(), tunable.page());
+        let (name, page) = (tunable.name, tunable.page);
         assert!(page.contains("Source: ") && page.len() > 200, "{name}");
-        assert!(!tunable.summary().ends_with('.') && tunable.summary().len() < 90, "{name}");
+        assert!(!tunable.summary.ends_with('.') && tunable.summary.len() < 90, "{name}");
         assert!(Cause::named(name).is_none(), "{name} is a cause too");
-        for path in tunable.reads() {
+        for path in tunable.reads {
             assert!(path.starts_with("/sys/") || path.starts_with("/proc/"), "{name}: {path}");
         }
     }
@@ -332,7 +332,7 @@ fn each_deadline_server_whose_file_exists_is_switched_off() {
 
 #[test]
 fn bandwidths_are_changed_before_the_scheduling_domain() {
-    let at = |name: &str| TUNABLES.iter().position(|tunable| tunable.name() == name).unwrap();
+    let at = |name: &str| TUNABLES.iter().position(|tunable| tunable.name == name).unwrap();
     assert!(at("cpu-hotplug-cycle") < at("fair-server") && at("fair-server") < at("cpuset"));
     assert!(at("rt-throttling") < at("cpuset") && at("cpuset") < at("kthreads"));
     assert!(at("irqbalance") < at("irq-affinity") && at("keep-affinities") == 0);

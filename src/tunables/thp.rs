@@ -1,6 +1,7 @@
 //! `thp`: switches transparent huge pages off. Pure.
 
-use super::setting::{RuntimeTunable, set_file};
+use super::Tunable;
+use super::setting::set_file;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::{Risk, ValueComparison};
@@ -9,7 +10,7 @@ use crate::policy::Workload;
 
 const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-pub(super) const THP: RuntimeTunable = RuntimeTunable {
+pub(super) const THP: Tunable = Tunable {
     name: "thp",
     summary: "switch transparent huge pages off, so that khugepaged collapses no anonymous memory",
     page: "\
@@ -40,7 +41,6 @@ Documentation/admin-guide/mm/transhuge.rst.",
     ],
     risk: Risk::Low,
     optional: on_request,
-    disturbs: None,
     wants: |machine, _| {
         set_file(
             machine,
@@ -50,6 +50,7 @@ Documentation/admin-guide/mm/transhuge.rst.",
             "otherwise khugepaged may collapse pages of the workload while it runs",
         )
     },
+    ..Tunable::PLAIN
 };
 
 fn on_request(_workload: Workload) -> Option<OffReason> {

@@ -1,6 +1,7 @@
 //! `timer-migration`: lets new timers be armed on another CPU. Pure.
 
-use super::setting::{PATCHES, RuntimeTunable, set_file};
+use super::Tunable;
+use super::setting::{PATCHES, set_file};
 use crate::causes::Cause;
 use crate::change::{Risk, ValueComparison};
 use crate::documents::plan::OffReason;
@@ -8,7 +9,7 @@ use crate::policy::Workload;
 
 const FILE: &str = "/proc/sys/kernel/timer_migration";
 
-pub(super) const TIMER_MIGRATION: RuntimeTunable = RuntimeTunable {
+pub(super) const TIMER_MIGRATION: Tunable = Tunable {
     name: "timer-migration",
     summary: "let unpinned timers be armed on a housekeeping CPU",
     page: "\
@@ -35,10 +36,10 @@ kernel/time/hrtimer.c, get_nohz_timer_target() in kernel/sched/core.c and
 kernel/time/timer_migration.c (6.12); Documentation/admin-guide/sysctl/kernel.rst.",
     reads: &[FILE],
     removes: &[Cause::Timer, Cause::Hrtimer],
-    culprits: &[],
     risk: Risk::None,
     optional: not_for_cyclic,
-    disturbs: PATCHES,
+    disturbs_others: PATCHES,
+    disturbs_when_undone: PATCHES,
     wants: |machine, _| {
         set_file(
             machine,
@@ -48,6 +49,7 @@ kernel/time/timer_migration.c (6.12); Documentation/admin-guide/sysctl/kernel.rs
             "most unpinned timers that a nohz_full CPU starts then fire on a housekeeping CPU",
         )
     },
+    ..Tunable::PLAIN
 };
 
 fn not_for_cyclic(workload: Workload) -> Option<OffReason> {

@@ -8,9 +8,6 @@ use crate::documents::machine::{Machine, TunableReading};
 use crate::documents::plan::{MachineWideEffect, Shield};
 use cpushield_linux::text::size::will_grow;
 
-#[derive(Debug)]
-pub(super) struct TracingBuffer;
-
 const PAGE: &str = "\
 `cpushield verify` reads the kernel's trace events. Before 6.7, the kernel enlarges its main trace
 buffer when a program enables the first event after boot. It does so with a work item on every CPU.
@@ -35,62 +32,41 @@ const SIZE: &str = "buffer_size_kb";
 const SUBBUF_SIZE: &str = "buffer_subbuf_size_kb";
 const SWITCH: &str = "events/sched/sched_switch/enable";
 
-impl Tunable for TracingBuffer {
-    fn name(&self) -> &'static str {
-        "tracing-buffer"
-    }
+pub(super) const TRACING_BUFFER: Tunable = Tunable {
+    name: "tracing-buffer",
+    summary: "enlarge the kernel's trace buffer early, so that `verify` can trace a busy shield",
+    page: PAGE,
+    reads: &[
+        "/sys/kernel/tracing/buffer_size_kb",
+        "/sys/kernel/tracing/buffer_subbuf_size_kb",
+        "/sys/kernel/tracing/events/sched/sched_switch/enable",
+    ],
+    risk: Risk::None,
+    disturbs_others: Some(MachineWideEffect::QueuesWork),
+    wants,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "enlarge the kernel's trace buffer early, so that `verify` can trace a busy shield"
+fn wants(machine: &Machine, _: &Shield) -> WantedChanges {
+    let Some(tracefs) = &machine.tracing.tracefs else {
+        return WantedChanges::Nothing(match machine.tracing.supported {
+            Some(false) => InapplicableReason::NoTraceInstances,
+            _ => InapplicableReason::TracefsUnmounted,
+        });
+    };
+    if setting(machine, &format!("{tracefs}/{SUBBUF_SIZE}")).is_some() {
+        return WantedChanges::Nothing(InapplicableReason::OwnTraceBuffers);
     }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[
-            "/sys/kernel/tracing/buffer_size_kb",
-            "/sys/kernel/tracing/buffer_subbuf_size_kb",
-            "/sys/kernel/tracing/events/sched/sched_switch/enable",
-        ]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::None
-    }
-
-    fn disturbs_others(&self) -> Option<MachineWideEffect> {
-        Some(MachineWideEffect::QueuesWork)
-    }
-
-    /// The buffer keeps its size.
-    fn disturbs_when_undone(&self) -> Option<MachineWideEffect> {
-        None
-    }
-
-    fn wants(&self, machine: &Machine, _: &Shield) -> WantedChanges {
-        let Some(tracefs) = &machine.tracing.tracefs else {
-            return WantedChanges::Nothing(match machine.tracing.supported {
-                Some(false) => InapplicableReason::NoTraceInstances,
-                _ => InapplicableReason::TracefsUnmounted,
-            });
-        };
-        if setting(machine, &format!("{tracefs}/{SUBBUF_SIZE}")).is_some() {
-            return WantedChanges::Nothing(InapplicableReason::OwnTraceBuffers);
-        }
-        let (size_path, path) = (format!("{tracefs}/{SIZE}"), format!("{tracefs}/{SWITCH}"));
-        let (Some(size), Some(switch)) = (setting(machine, &size_path), setting(machine, &path))
-        else {
-            let why = why_unreadable(machine, &size_path);
-            let why = why.or_else(|| why_unreadable(machine, &path));
-            return WantedChanges::Nothing(why.unwrap_or(InapplicableReason::PathAbsent { path }));
-        };
-        let reason = "the kernel then enlarges its main trace buffer now, not when a trace starts";
-        let switch = Some(switch.to_owned());
-        let wanted = WantedChange::write(switch, &path, "0", ValueComparison::Again, reason);
-        WantedChanges::Changes(vec![wanted.already_if(!will_grow(size))])
-    }
+    let (size_path, path) = (format!("{tracefs}/{SIZE}"), format!("{tracefs}/{SWITCH}"));
+    let (Some(size), Some(switch)) = (setting(machine, &size_path), setting(machine, &path)) else {
+        let why = why_unreadable(machine, &size_path);
+        let why = why.or_else(|| why_unreadable(machine, &path));
+        return WantedChanges::Nothing(why.unwrap_or(InapplicableReason::PathAbsent { path }));
+    };
+    let reason = "the kernel then enlarges its main trace buffer now, not when a trace starts";
+    let switch = Some(switch.to_owned());
+    let wanted = WantedChange::write(switch, &path, "0", ValueComparison::Again, reason);
+    WantedChanges::Changes(vec![wanted.already_if(!will_grow(size))])
 }
 
 /// Why a file has no text; `None` when it has one.
@@ -118,7 +94,7 @@ mod tests {
     fn an_unreadable_file_is_reported_as_unreadable_and_not_as_absent() {
         let mut m = plain(2);
         let shield = choose(&m, &ShieldRequest::default()).unwrap().shield;
-        let why = |m: &Machine| match TracingBuffer.wants(m, &shield) {
+        let why = |m: &Machine| match wants(m, &shield) {
             WantedChanges::Nothing(why) => why.to_string(),
             WantedChanges::Changes(wanted) => format!("{} changes", wanted.len()),
         };

@@ -1,13 +1,14 @@
 //! `vm-stat-interval`: makes the per-CPU update of memory statistics rare. Pure.
 
-use super::setting::{RuntimeTunable, on_by_default, set_interval};
+use super::Tunable;
+use super::setting::set_interval;
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::Risk;
 
 const FILE: &str = "/proc/sys/vm/stat_interval";
 
-pub(super) const VM_STAT_INTERVAL: RuntimeTunable = RuntimeTunable {
+pub(super) const VM_STAT_INTERVAL: Tunable = Tunable {
     name: "vm-stat-interval",
     summary: "update the per-CPU memory statistics once an hour instead of every second",
     page: "\
@@ -33,8 +34,6 @@ Documentation/admin-guide/sysctl/vm.rst.",
         CulpritPattern::Function("vmstat_shepherd"),
     ],
     risk: Risk::Low,
-    optional: on_by_default,
-    disturbs: None,
     wants: |machine, _| {
         set_interval(
             machine,
@@ -43,4 +42,5 @@ Documentation/admin-guide/sysctl/vm.rst.",
             "a CPU whose counters changed otherwise runs vmstat_update every second",
         )
     },
+    ..Tunable::PLAIN
 };

@@ -14,9 +14,6 @@ use cpushield_linux::text::first_releases::WATCHDOG_CPUMASK;
 const ENABLED: &str = "/proc/sys/kernel/watchdog";
 const CPUS: &str = "/proc/sys/kernel/watchdog_cpumask";
 
-#[derive(Debug)]
-pub(super) struct Watchdog;
-
 const PAGE: &str = "\
 The lockup detectors watch every CPU. For soft lockups, by default a timer and a stop task run every
 four seconds. For hard lockups, many machines use a performance counter. By default it raises a
@@ -32,77 +29,57 @@ pass `--disturb`.
 Source: watchdog_timer_fn() and lockup_detector_reconfigure() in kernel/watchdog.c (6.12);
 Documentation/admin-guide/lockup-watchdogs.rst; Documentation/RCU/stallwarn.rst.";
 
-impl Tunable for Watchdog {
-    fn name(&self) -> &'static str {
-        "watchdog"
-    }
+pub(super) const WATCHDOG: Tunable = Tunable {
+    name: "watchdog",
+    summary: "switch the lockup detectors off on the shielded CPUs",
+    page: PAGE,
+    reads: &[ENABLED, CPUS],
+    removes: &[Cause::Hrtimer, Cause::Nmi, Cause::Kthread],
+    culprits: &[
+        CulpritPattern::Function("watchdog_timer_fn"),
+        CulpritPattern::Function("softlockup"),
+        CulpritPattern::Function("perf_event_nmi"),
+        CulpritPattern::Kthread("migration/"),
+    ],
+    risk: Risk::Low,
+    disturbs_others: Some(MachineWideEffect::QueuesWorkWhereWatched),
+    disturbs_when_undone: Some(MachineWideEffect::QueuesWorkWhereWatched),
+    disturbed_cpus,
+    wants,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "switch the lockup detectors off on the shielded CPUs"
-    }
+fn disturbed_cpus(now: &str) -> Option<CpuSet> {
+    now.parse().ok()
+}
 
-    fn page(&self) -> &'static str {
-        PAGE
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    if setting(machine, ENABLED) == Some("0") {
+        return WantedChanges::Nothing(InapplicableReason::WatchdogOff);
     }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[ENABLED, CPUS]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Hrtimer, Cause::Nmi, Cause::Kthread]
-    }
-
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        &[
-            CulpritPattern::Function("watchdog_timer_fn"),
-            CulpritPattern::Function("softlockup"),
-            CulpritPattern::Function("perf_event_nmi"),
-            CulpritPattern::Kthread("migration/"),
-        ]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Low
-    }
-
-    fn disturbs_others(&self) -> Option<MachineWideEffect> {
-        Some(MachineWideEffect::QueuesWorkWhereWatched)
-    }
-
-    fn disturbed_cpus(&self, now: &str) -> Option<CpuSet> {
-        now.parse().ok()
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        if setting(machine, ENABLED) == Some("0") {
-            return WantedChanges::Nothing(InapplicableReason::WatchdogOff);
-        }
-        let now = setting(machine, CPUS);
-        let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?)))
-        else {
-            // The detectors are older than the file.
-            let older = machine.kernel.version.is_some_and(|version| version < WATCHDOG_CPUMASK);
-            let absent = machine.settings.get(CPUS) == Some(&TunableReading::Absent);
-            if absent && (older || setting(machine, ENABLED).is_some()) {
-                return WantedChanges::Nothing(InapplicableReason::SettingAbsent {
-                    file: CPUS.to_owned(),
-                });
-            }
-            return WantedChanges::Nothing(match machine.shows_proc() {
-                true => InapplicableReason::NoWatchdog,
-                false => InapplicableReason::WatchdogUnknown,
+    let now = setting(machine, CPUS);
+    let Some((text, cpus)) = now.and_then(|text| Some((text, text.parse::<CpuSet>().ok()?))) else {
+        // The detectors are older than the file.
+        let older = machine.kernel.version.is_some_and(|version| version < WATCHDOG_CPUMASK);
+        let absent = machine.settings.get(CPUS) == Some(&TunableReading::Absent);
+        if absent && (older || setting(machine, ENABLED).is_some()) {
+            return WantedChanges::Nothing(InapplicableReason::SettingAbsent {
+                file: CPUS.to_owned(),
             });
-        };
-        let value = keep_work_off(&cpus, machine, shield).to_string();
-        let reason = "the detectors otherwise run a timer on the shield";
-        let now = Some(text.to_owned());
-        WantedChanges::Changes(vec![WantedChange::write(
-            now,
-            CPUS,
-            &value,
-            ValueComparison::List,
-            reason,
-        )])
-    }
+        }
+        return WantedChanges::Nothing(match machine.shows_proc() {
+            true => InapplicableReason::NoWatchdog,
+            false => InapplicableReason::WatchdogUnknown,
+        });
+    };
+    let value = keep_work_off(&cpus, machine, shield).to_string();
+    let reason = "the detectors otherwise run a timer on the shield";
+    let now = Some(text.to_owned());
+    WantedChanges::Changes(vec![WantedChange::write(
+        now,
+        CPUS,
+        &value,
+        ValueComparison::List,
+        reason,
+    )])
 }

@@ -14,9 +14,6 @@ use cpushield_linux::CpuSet;
 const GLOBAL: &str = "/sys/devices/virtual/workqueue/cpumask";
 const QUEUES: &str = "/sys/devices/virtual/workqueue/*/cpumask";
 
-#[derive(Debug)]
-pub(super) struct Workqueues;
-
 const PAGE: &str = "\
 Kernel work that need not run on a particular CPU is queued on unbound workqueues; their kworkers
 run only on the CPUs in /sys/devices/virtual/workqueue/cpumask. cpushield removes the shielded CPUs
@@ -37,75 +34,53 @@ Source: workqueue_apply_unbound_cpumask(), workqueue_set_unbound_cpumask() and
 workqueue_unbound_exclude_cpumask() in kernel/workqueue.c (6.12);
 Documentation/core-api/workqueue.rst.";
 
-impl Tunable for Workqueues {
-    fn name(&self) -> &'static str {
-        "workqueues"
-    }
+pub(super) const WORKQUEUES: Tunable = Tunable {
+    name: "workqueues",
+    summary: "run unbound kernel work, including writeback, on the housekeeping CPUs",
+    page: PAGE,
+    reads: &[GLOBAL, QUEUES],
+    removes: &[Cause::Workqueue],
+    culprits: // Work in a per-CPU queue follows no mask.
+        &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")],
+    remedy_for,
+    risk: Risk::None,
+    wants,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "run unbound kernel work, including writeback, on the housekeeping CPUs"
-    }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[GLOBAL, QUEUES]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::Workqueue]
-    }
-
-    fn culprits(&self) -> &'static [CulpritPattern] {
-        // Work in a per-CPU queue follows no mask.
-        &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")]
-    }
-
-    /// Nothing else decides where unbound work runs.
-    fn remedy_for(
-        &self,
-        machine: &Machine,
-        shield: &Shield,
-        culprit: &Culprit,
-    ) -> Option<RemedyAnswer> {
-        let is_unbound = self.culprits().iter().any(|pattern| pattern.matches(culprit));
-        let obstacle = match in_force(machine, shield, self) {
-            _ if !is_unbound => return None,
-            InForce::InForce => RemedyObstacle::WorkMaskedSince,
-            InForce::NotApplicable(reason) => {
-                RemedyObstacle::Inapplicable { tunable: self.name().to_owned(), reason }
-            }
-            _ => return None,
-        };
-        Some(RemedyAnswer::Impossible(obstacle))
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::None
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        let files = settings(machine, GLOBAL).chain(settings(machine, QUEUES));
-        let wanted: Vec<WantedChange> = files
-            .filter_map(|(path, text)| {
-                let now = CpuSet::parse_mask(text).ok()?;
-                // The kernel shows possible CPUs that are not online; they stay in the mask.
-                let value = keep_work_off(&now, machine, shield).to_mask();
-                let reason = "unbound kernel work stays off the shield";
-                Some(WantedChange::write(
-                    Some(text.to_owned()),
-                    path,
-                    &value,
-                    ValueComparison::Mask,
-                    reason,
-                ))
-            })
-            .collect();
-        if wanted.is_empty() {
-            return WantedChanges::Nothing(InapplicableReason::NoWorkqueueMasks);
+/// Nothing else decides where unbound work runs.
+fn remedy_for(machine: &Machine, shield: &Shield, culprit: &Culprit) -> Option<RemedyAnswer> {
+    let is_unbound = WORKQUEUES.culprits.iter().any(|pattern| pattern.matches(culprit));
+    let obstacle = match in_force(machine, shield, &WORKQUEUES) {
+        _ if !is_unbound => return None,
+        InForce::InForce => RemedyObstacle::WorkMaskedSince,
+        InForce::NotApplicable(reason) => {
+            RemedyObstacle::Inapplicable { tunable: WORKQUEUES.name.to_owned(), reason }
         }
-        WantedChanges::Changes(wanted)
+        _ => return None,
+    };
+    Some(RemedyAnswer::Impossible(obstacle))
+}
+
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    let files = settings(machine, GLOBAL).chain(settings(machine, QUEUES));
+    let wanted: Vec<WantedChange> = files
+        .filter_map(|(path, text)| {
+            let now = CpuSet::parse_mask(text).ok()?;
+            // The kernel shows possible CPUs that are not online; they stay in the mask.
+            let value = keep_work_off(&now, machine, shield).to_mask();
+            let reason = "unbound kernel work stays off the shield";
+            Some(WantedChange::write(
+                Some(text.to_owned()),
+                path,
+                &value,
+                ValueComparison::Mask,
+                reason,
+            ))
+        })
+        .collect();
+    if wanted.is_empty() {
+        return WantedChanges::Nothing(InapplicableReason::NoWorkqueueMasks);
     }
+    WantedChanges::Changes(wanted)
 }

@@ -1,8 +1,8 @@
 //! `writeback-interval`: dirty pages are written back less often. Pure.
 
-use super::WantedChanges;
-use super::setting::{RuntimeTunable, set_interval};
+use super::setting::set_interval;
 use super::want::setting;
+use super::{Tunable, WantedChanges};
 use crate::causes::Cause;
 use crate::causes::culprit::CulpritPattern;
 use crate::change::Risk;
@@ -13,7 +13,7 @@ use crate::policy::Workload;
 
 const FILE: &str = "/proc/sys/vm/dirty_writeback_centisecs";
 
-pub(super) const WRITEBACK_INTERVAL: RuntimeTunable = RuntimeTunable {
+pub(super) const WRITEBACK_INTERVAL: Tunable = Tunable {
     name: "writeback-interval",
     summary: "wake the writeback of dirty pages every minute instead of every five seconds",
     page: "\
@@ -31,8 +31,8 @@ Source: wb_wakeup_delayed() in fs/fs-writeback.c (6.12); Documentation/admin-gui
     culprits: &[CulpritPattern::Function("wb_workfn"), CulpritPattern::Function("wb_wakeup")],
     risk: Risk::Medium,
     optional: on_request,
-    disturbs: None,
     wants,
+    ..Tunable::PLAIN
 };
 
 fn on_request(_workload: Workload) -> Option<OffReason> {
@@ -71,7 +71,7 @@ mod tests {
             ),
         ] {
             m.settings.insert(FILE.to_owned(), TunableReading::Value(now.to_owned()));
-            let why = match WRITEBACK_INTERVAL.wants(&m, &shield) {
+            let why = match (WRITEBACK_INTERVAL.wants)(&m, &shield) {
                 WantedChanges::Nothing(why) => Some(why),
                 WantedChanges::Changes(_) => None,
             };

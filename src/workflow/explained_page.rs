@@ -253,7 +253,7 @@ fn name_line(title: &str, names: &[impl Display]) -> String {
 /// The name of a tunable that removes a cause. One that needs a boot does not remove it now.
 fn remover(name: &str) -> String {
     match tunables::named(name) {
-        Some(tunable) if tunable.when() == EffectTime::Boot => format!("{name} (at boot)"),
+        Some(tunable) if tunable.when == EffectTime::Boot => format!("{name} (at boot)"),
         _ => name.to_owned(),
     }
 }

@@ -176,7 +176,7 @@ fn has_steps(plan: &Plan, tunable: &str) -> bool {
 /// The tunables that change something, in the order in which they are left out: the riskiest
 /// first, so that the result has the least risk where one of two options is enough.
 fn list_tunables(plan: &Plan) -> Vec<String> {
-    let names = TUNABLES.iter().rev().map(|tunable| tunable.name());
+    let names = TUNABLES.iter().rev().map(|tunable| tunable.name);
     let names = names.filter(|name| !BOOKKEEPING.contains(name) && has_steps(plan, name));
     let mut names: Vec<&str> = names.collect();
     names.sort_by_key(|name| {

@@ -56,7 +56,7 @@ fn note_interruptions(work: &WorkContext<'_>, undone: &mut [UndoneShield]) {
         let restored = undone.steps.iter().filter(|step| step.fate == ChangeFate::Restored);
         let restored: BTreeSet<&str> = restored.map(|step| step.tunable.as_str()).collect();
         let notes = restored.into_iter().filter_map(|tunable| {
-            let effect = tunables::named(tunable)?.disturbs_when_undone()?;
+            let effect = tunables::named(tunable)?.disturbs_when_undone?;
             let is_mask = effect == MachineWideEffect::QueuesWorkWhereWatched;
             let has_it = |shield: &&Shield| {
                 let plan = plans.iter().find(|plan| plan.shield.name == shield.name);

@@ -146,7 +146,7 @@ const FOREIGN: [&str; 4] = ["|/tmp/x", "0x1", "2147483647", "powersave"];
 
 #[test]
 fn a_saved_plan_has_only_what_its_tunables_want() {
-    let tunables = || tunables::TUNABLES.iter().map(|tunable| tunable.name());
+    let tunables = || tunables::TUNABLES.iter().map(|tunable| tunable.name);
     let all = tunables().map(|name| (name.to_owned(), true)).collect();
     let request = ShieldRequest { tunables: all, ..ShieldRequest::default() };
     let (mut read, mut refused) = (BTreeSet::new(), 0);

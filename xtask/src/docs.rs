@@ -64,23 +64,23 @@ fn tunables_page() -> String {
          | tunable | what it does | applied |\n|---|---|---|\n"
     );
     for tunable in TUNABLES {
-        let name = tunable.name();
+        let name = tunable.name;
         text.push_str(&format!(
             "| [{name}](#{name}) | {} | {} |\n",
-            tunable.summary(),
-            when_applied(*tunable)
+            tunable.summary,
+            when_applied(tunable)
         ));
     }
     for tunable in TUNABLES {
         let causes: Vec<String> =
-            tunable.removes().iter().map(|cause| format!("[{cause}](causes.md#{cause})")).collect();
+            tunable.removes.iter().map(|cause| format!("[{cause}](causes.md#{cause})")).collect();
         let removes = if causes.is_empty() { "nothing".to_owned() } else { causes.join(", ") };
         text.push_str(&format!(
             "\n## {}\n\n{}\n\nRemoves: {removes}. Risk: {}. Applied: {}.\n",
-            tunable.name(),
-            tunable.page(),
-            tunable.risk().word(),
-            when_applied(*tunable)
+            tunable.name,
+            tunable.page,
+            tunable.risk.word(),
+            when_applied(tunable)
         ));
     }
     text
@@ -147,15 +147,15 @@ fn parameters_page() -> String {
 }
 
 /// The workloads for which a tunable is applied by default.
-fn when_applied(tunable: &dyn Tunable) -> String {
-    if tunable.when() == EffectTime::Boot {
+fn when_applied(tunable: &Tunable) -> String {
+    if tunable.when == EffectTime::Boot {
         return "at boot, by the user".to_owned();
     }
     let workloads =
         [(Workload::Polling, "polling"), (Workload::Cyclic, "cyclic"), (Workload::Vm, "vm")];
     let by_default: Vec<&str> = workloads
         .iter()
-        .filter(|(workload, _)| tunable.optional(*workload).is_none())
+        .filter(|(workload, _)| (tunable.optional)(*workload).is_none())
         .map(|(_, name)| *name)
         .collect();
     match by_default.len() {

@@ -131,9 +131,9 @@ mod tests {
             let words = parameter.word(&target);
             assert!(line::is_plain(&words), "{words}");
             if let Some(tunable) = crate::tunables::named(parameter.name) {
-                assert_eq!(tunable.page(), parameter.page);
-                assert_eq!(tunable.removes(), parameter.removes);
-                assert_eq!(tunable.risk(), parameter.risk);
+                assert_eq!(tunable.page, parameter.page);
+                assert_eq!(tunable.removes, parameter.removes);
+                assert_eq!(tunable.risk, parameter.risk);
             }
         }
         assert_eq!(cpus::IRQAFFINITY.word(&target), "irqaffinity=0-1");

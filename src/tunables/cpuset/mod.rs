@@ -13,9 +13,6 @@ use crate::documents::remedy::Remedy;
 use cpushield_linux::Task;
 use std::collections::BTreeSet;
 
-#[derive(Debug)]
-pub(super) struct Cpuset;
-
 /// The cgroup v1 cpuset of all programs that are in no shield.
 pub const HOUSEKEEPING: &str = "cpushield_housekeeping";
 
@@ -77,81 +74,67 @@ which remembers the former nodes of only one such group, cpuset_migrate_mm() (6.
 ee9707e8593d (5.15) about moved pages; lru_cache_disable(), mm/swap.c (6.12) about the work items;
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/cpusets.rst; systemd.resource-control(5).";
 
-impl Tunable for Cpuset {
-    fn name(&self) -> &'static str {
-        "cpuset"
-    }
+pub(super) const CPUSET: Tunable = Tunable {
+    name: "cpuset",
+    summary: "keep all other programs off the shield and stop load balancing there",
+    page: PAGE,
+    reads: &[
+        "/sys/fs/cgroup/cgroup.subtree_control",
+        "/sys/fs/cgroup/cpushield*/cpuset.cpus.exclusive",
+        "/sys/fs/cgroup/cpushield*/cpuset.mems",
+        "/sys/fs/cgroup/cpuset/cpuset.sched_load_balance",
+        "/sys/fs/cgroup/cpuset/cpushield*/cpuset.sched_load_balance",
+        "/sys/fs/cgroup/cpuset/cpushield*/cpuset.mems",
+    ],
+    removes: &[Cause::UserTask, Cause::IpiReschedule],
+    risk: Risk::Low,
+    wants,
+    remains,
+    ..Tunable::PLAIN
+};
 
-    fn summary(&self) -> &'static str {
-        "keep all other programs off the shield and stop load balancing there"
-    }
-
-    fn page(&self) -> &'static str {
-        PAGE
-    }
-
-    fn reads(&self) -> &'static [&'static str] {
-        &[
-            "/sys/fs/cgroup/cgroup.subtree_control",
-            "/sys/fs/cgroup/cpushield*/cpuset.cpus.exclusive",
-            "/sys/fs/cgroup/cpushield*/cpuset.mems",
-            "/sys/fs/cgroup/cpuset/cpuset.sched_load_balance",
-            "/sys/fs/cgroup/cpuset/cpushield*/cpuset.sched_load_balance",
-            "/sys/fs/cgroup/cpuset/cpushield*/cpuset.mems",
-        ]
-    }
-
-    fn removes(&self) -> &'static [Cause] {
-        &[Cause::UserTask, Cause::IpiReschedule]
-    }
-
-    fn risk(&self) -> Risk {
-        Risk::Low
-    }
-
-    fn wants(&self, machine: &Machine, shield: &Shield) -> WantedChanges {
-        WantedChanges::Changes(
-            match (exclusion_method(machine, shield), machine.cgroup.mount.as_deref()) {
-                (ExclusionMethod::V2, Some(mount)) => v2::wants(machine, shield, mount),
-                (ExclusionMethod::Refused, Some(mount)) => {
-                    let group = v2::wants_group(machine, shield, &v2::dir(machine, shield, mount));
-                    group.into_iter().chain(by_affinity(machine, shield)).collect()
-                }
-                (ExclusionMethod::V1, Some(mount)) => v1::wants(machine, shield, mount),
-                _ => by_affinity(machine, shield),
-            },
-        )
-    }
-
-    fn remains(&self, machine: &Machine, shield: &Shield) -> UnresolvedCause {
-        let mut warnings = match exclusion_method(machine, shield) {
-            ExclusionMethod::V1 => v1::warnings(machine, shield),
-            ExclusionMethod::V2 => warn_possible_refusal(machine, shield).into_iter().collect(),
-            ExclusionMethod::NoCpusets => vec![CpusetWarning::NoCpusets],
-            ExclusionMethod::Refused => {
-                let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);
-                let answer = machine.cgroup.no_partition.clone();
-                let boot = BootLine::new(machine, &cpus);
-                vec![CpusetWarning::PartitionRefused { cpus, answer, boot }]
+fn wants(machine: &Machine, shield: &Shield) -> WantedChanges {
+    WantedChanges::Changes(
+        match (exclusion_method(machine, shield), machine.cgroup.mount.as_deref()) {
+            (ExclusionMethod::V2, Some(mount)) => v2::wants(machine, shield, mount),
+            (ExclusionMethod::Refused, Some(mount)) => {
+                let group = v2::wants_group(machine, shield, &v2::dir(machine, shield, mount));
+                group.into_iter().chain(by_affinity(machine, shield)).collect()
             }
-        };
-        if shield.balanced {
-            warnings.push(warn_of_balance(machine, shield));
+            (ExclusionMethod::V1, Some(mount)) => v1::wants(machine, shield, mount),
+            _ => by_affinity(machine, shield),
+        },
+    )
+}
+
+fn remains(machine: &Machine, shield: &Shield) -> UnresolvedCause {
+    let mut warnings = match exclusion_method(machine, shield) {
+        ExclusionMethod::V1 => v1::warnings(machine, shield),
+        ExclusionMethod::V2 => warn_possible_refusal(machine, shield).into_iter().collect(),
+        ExclusionMethod::NoCpusets => vec![CpusetWarning::NoCpusets],
+        ExclusionMethod::Refused => {
+            let cpus = machine.isolation.isolcpus_domain.intersection(&shield.cpus);
+            let answer = machine.cgroup.no_partition.clone();
+            let boot = BootLine::new(machine, &cpus);
+            vec![CpusetWarning::PartitionRefused { cpus, answer, boot }]
         }
-        let (_, split) = find_residents(machine, shield);
-        let programs = split.iter().map(|task| format!("{} ({})", task.comm, task.id.tid));
-        let programs: Vec<String> = programs.collect();
-        if !programs.is_empty() {
-            let cpus = shield.cpus.clone();
-            warnings.push(CpusetWarning::ThreadsElsewhere { programs, cpus });
-        }
-        let count = count_pinned(machine, shield);
-        if exclusion_method(machine, shield) == ExclusionMethod::NoCpusets && count > 0 {
-            warnings.push(CpusetWarning::ThreadsPinned { count, cpus: shield.cpus.clone() });
-        }
-        let warnings = warnings.into_iter().map(PlanWarning::from).collect();
-        UnresolvedCause { warnings, ..UnresolvedCause::default() }
+    };
+    if shield.balanced {
+        warnings.push(warn_of_balance(machine, shield));
     }
+    let (_, split) = find_residents(machine, shield);
+    let programs = split.iter().map(|task| format!("{} ({})", task.comm, task.id.tid));
+    let programs: Vec<String> = programs.collect();
+    if !programs.is_empty() {
+        let cpus = shield.cpus.clone();
+        warnings.push(CpusetWarning::ThreadsElsewhere { programs, cpus });
+    }
+    let count = count_pinned(machine, shield);
+    if exclusion_method(machine, shield) == ExclusionMethod::NoCpusets && count > 0 {
+        warnings.push(CpusetWarning::ThreadsPinned { count, cpus: shield.cpus.clone() });
+    }
+    let warnings = warnings.into_iter().map(PlanWarning::from).collect();
+    UnresolvedCause { warnings, ..UnresolvedCause::default() }
 }
 
 /// What a balanced shield does not keep away.

@@ -352,7 +352,7 @@ fn every_tunable_file_is_declared_and_every_name_is_unique() {
         assert!(stem == "mod" || list.contains(&format!("mod {stem};")), "{stem} is not declared");
     }
     let tunables = cpushield::tunables::TUNABLES;
-    let names: BTreeSet<&str> = tunables.iter().map(|tunable| tunable.name()).collect();
+    let names: BTreeSet<&str> = tunables.iter().map(|tunable| tunable.name).collect();
     assert_eq!(names.len(), tunables.len(), "two tunables share a name");
 }
 
