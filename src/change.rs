@@ -3,9 +3,11 @@
 
 mod check;
 mod comparison;
+mod written_file;
 
 pub use check::ChangeFault;
 pub use comparison::{ValueComparison, chosen_word};
+pub use written_file::WrittenFile;
 
 use crate::quote::quote_for_shell;
 use check::{check_cpus, check_path, check_task, check_task_list, check_value};
@@ -25,6 +27,9 @@ pub enum Change {
         value: String,
         /// How the value read back is compared with what was written.
         compare: ValueComparison,
+        /// What the file decides.
+        #[serde(default, skip_serializing_if = "WrittenFile::is_setting")]
+        what: WrittenFile,
     },
     /// Create a directory (a cgroup, a tracing instance). Undo removes it.
     MakeDir {
@@ -245,9 +250,7 @@ impl Change {
     #[must_use]
     pub fn shield_mems(&self) -> Option<CpuSet> {
         match self {
-            Change::Write { path, value, .. } if path.ends_with("/cpuset.mems") => {
-                value.parse().ok()
-            }
+            Change::Write { value, what: WrittenFile::CpusetMems, .. } => value.parse().ok(),
             Change::Slice { mems, .. } if !mems.is_empty() => Some(mems.clone()),
             _ => None,
         }
@@ -331,7 +334,7 @@ impl Change {
     /// No plan may contain it.
     pub fn check(&self, shielded: &CpuSet, group: &str) -> Result<(), ChangeFault> {
         match self {
-            Change::Write { path, value, compare } => {
+            Change::Write { path, value, compare, .. } => {
                 check_path(path)?;
                 check_value(value, *compare)
             }

@@ -12,6 +12,7 @@ mod operators;
 mod share_key;
 mod time_key;
 mod toml_message;
+mod tunable_settings;
 mod verify_limits;
 
 pub use boot_policy::BootPolicy;
@@ -23,6 +24,7 @@ pub use operators::{
 };
 pub use share_key::parse_share;
 pub(crate) use toml_message::translate_toml_error;
+pub use tunable_settings::{TunableSetting, TunableSettings};
 pub use verify_limits::{TickLimit, VerifyLimits};
 
 use crate::cpu_selection::{CpuNames, CpuSelection, CpuSelectionError, SELECTION_HINT};
@@ -138,8 +140,8 @@ pub struct ShieldRequest {
     pub evict: bool,
     /// The workload.
     pub workload: Workload,
-    /// Tunables forced on (`true`) or off (`false`), by name.
-    pub tunables: BTreeMap<String, bool>,
+    /// What it says about tunables, by name.
+    pub tunables: TunableSettings,
     /// Kernel parameters of the user's own, for the next boot.
     pub parameters: Vec<RequestedParameter>,
     /// Users other than root that may enter the shield.
@@ -171,7 +173,7 @@ impl Default for ShieldRequest {
             balance: false,
             evict: false,
             workload: Workload::default(),
-            tunables: BTreeMap::new(),
+            tunables: TunableSettings::default(),
             parameters: Vec::new(),
             operators: None,
             disturbance: DisturbanceConsent::NotGiven,
@@ -300,8 +302,8 @@ pub struct ShieldPolicy {
     pub evict: bool,
     /// The workload.
     pub workload: Workload,
-    /// Tunables, and parameters of the next boot, forced on or off.
-    pub tunables: BTreeMap<Spanned<String>, bool>,
+    /// What it says about tunables, and about parameters of the next boot.
+    pub tunables: BTreeMap<Spanned<String>, TunableSetting>,
     /// What the next boot gets (`cpushield boot`).
     pub boot: BootPolicy,
     /// The limits that `verify` and `latency` check.
@@ -356,24 +358,27 @@ impl PolicyFile {
         Ok(policy)
     }
 
-    /// Checks the names of tunables; `objection` says what is wrong with a name.
+    /// Checks the names and values of tunables; `read` spells a setting as its tunable does, or
+    /// says what is wrong.
     ///
     /// # Errors
-    /// A name is wrong. Names the line of the first one.
-    pub fn check_tunables(
-        &self,
+    /// A name or a value is wrong. Names the line of the first one.
+    pub fn read_tunables(
+        &mut self,
         text: &str,
         file: &str,
-        objection: &dyn Fn(&str) -> Option<String>,
+        read: &dyn Fn(&str, &TunableSetting) -> Result<TunableSetting, String>,
     ) -> Result<(), PolicyError> {
-        let names = self.shield.values().flat_map(|shield| shield.tunables.keys());
-        let wrong = names.filter_map(|name| Some((name.span().start, objection(name.get_ref())?)));
-        match wrong.min_by_key(|(at, _)| *at) {
-            None => Ok(()),
-            Some((at, why)) => {
-                Err(PolicyError { file: file.to_owned(), line: Some(line_of(text, at)), why })
+        let mut wrong = BTreeMap::new();
+        for (name, setting) in self.shield.values_mut().flat_map(|shield| &mut shield.tunables) {
+            match read(name.get_ref(), setting) {
+                Ok(spelled) => *setting = spelled,
+                Err(why) => drop(wrong.insert(name.span().start, why)),
             }
         }
+        wrong.into_iter().next().map_or(Ok(()), |(at, why)| {
+            Err(PolicyError { file: file.to_owned(), line: Some(line_of(text, at)), why })
+        })
     }
 
     /// The shield of this name, or the only shield.
@@ -451,7 +456,7 @@ impl ShieldPolicy {
         let cpus = self.cpus.as_ref().map(|list| {
             CpuSelection::parse(list.get_ref()).and_then(|selection| selection.resolve(names))
         });
-        let tunables = self.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on));
+        let tunables = self.tunables.iter().map(|(name, it)| (name.get_ref().clone(), it.clone()));
         Ok(ShieldRequest {
             name: name.to_owned(),
             cpus: cpus.transpose()?,

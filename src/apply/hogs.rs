@@ -231,7 +231,7 @@ fn is_served(host: &Host, cpu: usize) -> bool {
 
 /// The CPUs on which a change takes the time of [`is_served`] from ordinary threads.
 fn takes_time_from(host: &Host, change: &Change) -> Option<CpuSet> {
-    let Change::Write { path, value, compare } = change else { return None };
+    let Change::Write { path, value, compare, .. } = change else { return None };
     let cpus = match ThreadServer::of_runtime_file(path) {
         Some((server, cpu)) if value == "0" => {
             (server == ThreadServer::of_kernel_threads(host)).then(|| CpuSet::single(cpu))

@@ -346,8 +346,9 @@ impl ApplyJournal {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::change::{EffectTime, Risk, ValueComparison};
+    use crate::change::{EffectTime, Risk, ValueComparison, WrittenFile};
     use crate::documents::plan::Shield;
+    use crate::policy::TunableSettings;
     use cpushield_linux::CpuSet;
     use proptest::prelude::*;
 
@@ -356,6 +357,7 @@ pub(super) mod tests {
             path: path.to_owned(),
             value: "7".to_owned(),
             compare: ValueComparison::Mask,
+            what: WrittenFile::Setting,
         };
         Step {
             tunable: "irq-affinity".to_owned(),
@@ -384,7 +386,7 @@ pub(super) mod tests {
             tickless: CpuSet::new(),
             evict: false,
             closed: CpuSet::new(),
-            tunables: BTreeMap::new(),
+            tunables: TunableSettings::default(),
         }
     }
 

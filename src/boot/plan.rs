@@ -375,10 +375,12 @@ fn check_names(request: &BootRequest) -> Result<(), BootError> {
     if !is_shield_name(name) {
         return Err(PlanRefusal::BadName { name: name.clone() }.into());
     }
-    for (name, on) in &request.shield.tunables {
+    for (name, setting) in request.shield.tunables.iter() {
         // A policy switches tunables of the running kernel too.
         match named_switch(name).map(Switch::parameter) {
-            Some(Some(KernelParameter { offer: ParameterOffer::Never(why), .. })) if *on => {
+            Some(Some(KernelParameter { offer: ParameterOffer::Never(why), .. }))
+                if setting.is_on() =>
+            {
                 return Err(BootError::Never { name: name.clone(), why });
             }
             Some(_) => {}

@@ -56,8 +56,8 @@ impl PlannedKernels<'_> {
     /// One of them has `nohz_full=`, and another one does not.
     pub(super) fn check_alike(&self, request: &BootRequest) -> Result<(), BootError> {
         let PlannedKernels::Menu { kernels, targets } = self else { return Ok(()) };
-        let nohz_full = named("nohz-full")
-            .filter(|it| request.shield.tunables.get(it.name).copied().unwrap_or(true));
+        let nohz_full =
+            named("nohz-full").filter(|it| request.shield.tunables.choice(it.name).unwrap_or(true));
         let Some(nohz_full) = nohz_full else { return Ok(()) };
         let (mut with, mut without) = (None, None);
         for entry in *targets {
@@ -85,7 +85,7 @@ impl PlannedKernels<'_> {
     ) -> Result<(), BootError> {
         let PlannedKernels::Menu { kernels, targets } = self else { return Ok(()) };
         let unnamed =
-            chosen.iter().filter(|it| request.shield.tunables.get(it.name) != Some(&true));
+            chosen.iter().filter(|it| request.shield.tunables.choice(it.name) != Some(true));
         let unnamed: Vec<_> = unnamed.collect();
         for entry in *targets {
             let is_undecided = |it: &KernelParameter| {
@@ -115,7 +115,7 @@ impl PlannedKernels<'_> {
     /// unless the request names it.
     fn need_isolcpus(&self, request: &BootRequest, machine: &Machine) -> bool {
         let Some(nohz_full) = named("nohz-full") else { return false };
-        let requested = request.shield.tunables.get(nohz_full.name) == Some(&true);
+        let requested = request.shield.tunables.choice(nohz_full.name) == Some(true);
         let needs = |support: ParameterSupport, names_cokernel: bool, release: Option<&str>| {
             let version = release.and_then(KernelVersion::from_release);
             let lacks = match support {
@@ -144,8 +144,8 @@ impl PlannedKernels<'_> {
     /// Whether the plan takes CPUs out of the scheduling domains.
     pub(super) fn isolate(&self, request: &BootRequest, machine: &Machine) -> bool {
         let Some(domain) = named("isolcpus-domain") else { return false };
-        let wanted = match request.shield.tunables.get(domain.name) {
-            Some(wanted) => *wanted,
+        let wanted = match request.shield.tunables.choice(domain.name) {
+            Some(wanted) => wanted,
             None => self.need_isolcpus(request, machine),
         };
         wanted && self.support(domain, machine) == ParameterSupport::Present
@@ -306,7 +306,7 @@ fn skip_by_request(
     managed_irqs: bool,
 ) -> Option<ParameterSkipReason> {
     let name = parameter.name;
-    match (request.shield.tunables.get(name), parameter.offer) {
+    match (request.shield.tunables.choice(name), parameter.offer) {
         (Some(false), _) => Some(ParameterSkipReason::SwitchedOff),
         (_, ParameterOffer::Never(why)) => Some(ParameterSkipReason::Never { why }),
         (Some(true), _) | (None, ParameterOffer::Always) => None,
@@ -335,7 +335,7 @@ fn skip_by_kernels(
     kernels: &PlannedKernels<'_>,
     machine: &Machine,
 ) -> Option<ParameterSkipReason> {
-    let requested = request.shield.tunables.get(parameter.name) == Some(&true);
+    let requested = request.shield.tunables.choice(parameter.name) == Some(true);
     match kernels.support(parameter, machine) {
         ParameterSupport::Present => None,
         ParameterSupport::Undecided if requested => None,

@@ -115,7 +115,7 @@ pub(super) fn inapplicable_requests(
     request: &ShieldRequest,
     skipped: &[SkippedParameter],
 ) -> Vec<BootWarning> {
-    let requested = skipped.iter().filter(|it| request.tunables.get(&it.name) == Some(&true));
+    let requested = skipped.iter().filter(|it| request.tunables.choice(&it.name) == Some(true));
     let warnings = requested.map(|SkippedParameter { name, reason }| {
         BootWarning::RequestInapplicable { parameter: name.clone(), reason: reason.clone() }
     });

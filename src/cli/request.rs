@@ -82,7 +82,7 @@ pub struct RequestArgs {
     /// Kind of workload that will run on the CPUs
     #[arg(long, value_enum)]
     pub workload: Option<Workload>,
-    /// Enable a tunable (see `cpushield explain`)
+    /// Enable a tunable (see `cpushield explain`); some take a value: `cpu-idle=20us`
     #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switch_names),
           hide_possible_values = true, value_delimiter = ',')]
     pub on: Vec<String>,

@@ -17,9 +17,9 @@ pub use row_isolation::RowIsolation;
 use crate::documents::latency::{
     IsolationCheck, LatencyDoubt, MeasuredPower, OverLimit, Percentile,
 };
+use crate::policy::TunableSettings;
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// The version of the document's format.
 pub const SCHEMA: u32 = 1;
@@ -123,8 +123,8 @@ pub struct ExperimentRow {
     pub cpus: CpuSet,
     /// Whether the CPUs are shielded.
     pub shield: bool,
-    /// Tunables that are forced on or off.
-    pub tunables: BTreeMap<String, bool>,
+    /// What it says about tunables: `true`, `false`, or a value.
+    pub tunables: TunableSettings,
     /// Its kernel, by its release; `None` is the one of the boot in which the experiment began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,

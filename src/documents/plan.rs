@@ -90,7 +90,7 @@ impl Plan {
         };
         if self.skipped.iter().any(is_it) {
             self.skipped.retain(|skipped| !is_it(skipped));
-            self.shield.tunables.insert(tunable.to_owned(), true);
+            self.shield.tunables.set(tunable, true);
         }
     }
 }

@@ -28,7 +28,7 @@ pub fn service_drop_in(machine: &Machine, plan: &Plan) -> Result<String, DropInR
         return Err(DropInRefusal::NoCgroupV2);
     }
     let shield = &plan.shield;
-    if shield.tunables.get("cpuset") == Some(&false) {
+    if shield.tunables.choice("cpuset") == Some(false) {
         return Err(DropInRefusal::NoSlice);
     }
     let (name, group) = (&shield.name, shield.group());
@@ -66,7 +66,7 @@ mod tests {
         let mut machine = plain(4);
         (machine.cgroup.systemd, machine.cgroup.mode) = (true, CgroupMode::V2);
         let mut request = ShieldRequest::default();
-        request.tunables.insert("cpuset".to_owned(), false);
+        request.tunables.set("cpuset", false);
         let plan = plan(&machine, &request).unwrap();
         assert_eq!(service_drop_in(&machine, &plan), Err(DropInRefusal::NoSlice));
     }

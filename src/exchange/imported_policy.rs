@@ -8,7 +8,7 @@ use crate::boot::line;
 use crate::boot::parameters::ParameterTarget;
 use crate::boot::switches::switch_names;
 use crate::documents::machine::Machine;
-use crate::policy::{Siblings, is_shield_name};
+use crate::policy::{Siblings, TunableSetting, is_shield_name};
 use crate::survey::other_tools::{OtherTool, SettingTarget, ToolSetting, ToolSetup, ToolShield};
 use cpushield_linux::CpuSet;
 use cpushield_sentence::Sentence;
@@ -189,7 +189,7 @@ impl PolicyDraft {
 
     /// Adds the tunables and kernel parameters of a shield.
     fn add_settings(&mut self, shield: &str, setup: &ToolSetup, target: &ParameterTarget) {
-        let mut tunables: Vec<(&'static str, String)> = Vec::new();
+        let mut tunables: Vec<(&'static str, TunableSetting, String)> = Vec::new();
         let mut words: Vec<(&str, String)> = Vec::new();
         let origin = match setup.tool {
             OtherTool::Cmdline => WordOrigin::CommandLine,
@@ -201,7 +201,8 @@ impl PolicyDraft {
                 match find_word_meaning(value, target, origin) {
                     WordMeaning::Unrelated => {}
                     WordMeaning::Parameters(names) => {
-                        tunables.extend(names.into_iter().map(|name| (name, source.clone())));
+                        let on = |name| (name, TunableSetting::Switch(true), source.clone());
+                        tunables.extend(names.into_iter().map(on));
                     }
                     WordMeaning::Own => {
                         words.retain(|(word, _)| !line::contradicts(word, value));
@@ -214,7 +215,7 @@ impl PolicyDraft {
                 continue;
             }
             match find_tunable(setting) {
-                Some(name) => tunables.push((name, source)),
+                Some((name, setting)) => tunables.push((name, setting, source)),
                 None => self.left_out.push(source),
             }
         }
@@ -222,21 +223,20 @@ impl PolicyDraft {
         self.add_words(shield, &words);
     }
 
-    fn add_tunables(&mut self, shield: &str, wanted: &[(&'static str, String)]) {
+    fn add_tunables(&mut self, shield: &str, wanted: &[(&'static str, TunableSetting, String)]) {
         if wanted.is_empty() {
             return;
         }
         self.line(&format!("\n[shield.{shield}.tunables]"));
         self.comment("The values are cpushield's own: `cpushield explain NAME` shows them.");
         for name in switch_names() {
-            let mut sources = wanted.iter().filter(|(known, _)| *known == name).peekable();
-            if sources.peek().is_none() {
-                continue;
-            }
-            for (_, source) in sources {
+            let sources: Vec<_> = wanted.iter().filter(|(known, ..)| *known == name).collect();
+            for (_, _, source) in &sources {
                 self.comment(source);
             }
-            self.line(&format!("{name} = true"));
+            if let Some((_, setting, _)) = sources.first() {
+                self.line(&format!("{name} = {setting}"));
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::compare::{self, OneFigure, median};
 use crate::documents::comparison::{ComparisonFinding, FindingAnswer};
+use crate::policy::TunableSetting;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -200,7 +201,7 @@ enum RowOption<'a> {
     Shield,
     Tunable {
         name: &'a str,
-        on: bool,
+        setting: &'a TunableSetting,
     },
     /// Another kernel, by its release.
     Kernel(&'a str),
@@ -212,8 +213,11 @@ impl fmt::Display for RowOption<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RowOption::Shield => f.write_str("shield"),
-            RowOption::Tunable { name, on: true } => write!(f, "{name} on"),
-            RowOption::Tunable { name, on: false } => write!(f, "{name} off"),
+            RowOption::Tunable { name, setting: TunableSetting::Value(value) } => {
+                write!(f, "{name} {value}")
+            }
+            RowOption::Tunable { name, setting } if setting.is_on() => write!(f, "{name} on"),
+            RowOption::Tunable { name, .. } => write!(f, "{name} off"),
             RowOption::Kernel(release) => write!(f, "kernel {release}"),
             RowOption::Word(word) => f.write_str(word),
         }
@@ -223,7 +227,7 @@ impl fmt::Display for RowOption<'_> {
 /// The options of a row: its shield, its tunables, its kernel and its kernel parameters.
 fn list_options(row: &ExperimentRow) -> BTreeSet<RowOption<'_>> {
     let shield = row.shield.then_some(RowOption::Shield);
-    let tunables = row.tunables.iter().map(|(name, on)| RowOption::Tunable { name, on: *on });
+    let tunables = row.tunables.iter().map(|(name, setting)| RowOption::Tunable { name, setting });
     let kernel = row.kernel.iter().map(|release| RowOption::Kernel(release));
     let words = row.boot.iter().map(|word| RowOption::Word(word));
     shield.into_iter().chain(tunables).chain(kernel).chain(words).collect()

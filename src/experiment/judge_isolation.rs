@@ -48,15 +48,15 @@ mod tests {
     use super::*;
     use crate::documents::latency::IsolationWitness;
     use crate::experiment::ExperimentRun;
+    use crate::policy::TunableSettings;
     use cpushield_linux::CpuSet;
-    use std::collections::BTreeMap;
 
     fn row(shield: bool, boot: &[&str]) -> ExperimentRow {
         ExperimentRow {
             name: "r".to_owned(),
             cpus: CpuSet::single(3),
             shield,
-            tunables: BTreeMap::new(),
+            tunables: TunableSettings::default(),
             kernel: None,
             boot: boot.iter().map(|word| (*word).to_owned()).collect(),
             isolation: RowIsolation::Unchecked,

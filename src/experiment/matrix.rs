@@ -12,7 +12,9 @@ use crate::cpu_selection::CpuSelection;
 use crate::documents::boot::WordFault;
 use crate::latency::{choose_periods, instruments};
 use crate::load;
-use crate::policy::{Siblings, Workload, parse_span, translate_toml_error};
+use crate::policy::{
+    Siblings, TunableSetting, TunableSettings, Workload, parse_span, translate_toml_error,
+};
 use crate::registry::{names, nearest};
 use crate::tunables::{self, TUNABLES};
 use cpushield_linux::CpuSet;
@@ -105,7 +107,7 @@ struct RowText {
     #[serde(default)]
     shield: bool,
     #[serde(default)]
-    tunables: BTreeMap<Spanned<String>, bool>,
+    tunables: BTreeMap<Spanned<String>, TunableSetting>,
     kernel: Option<Spanned<String>>,
     #[serde(default)]
     boot: Vec<Spanned<String>>,
@@ -185,7 +187,7 @@ impl Matrix {
 /// by default.
 fn normalize_row(row: &ExperimentRow, workload: Workload) -> ExperimentRow {
     let mut row = ExperimentRow { name: String::new(), ..row.clone() };
-    row.tunables.retain(|name, on| *on || !is_off_by_default(name, workload));
+    row.tunables.retain(|name, setting| setting.is_on() || !is_off_by_default(name, workload));
     row
 }
 
@@ -374,6 +376,11 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
             ));
         }
     }
+    let settings = text.tunables.iter().map(|(name, setting)| {
+        let spelled = tunables::spell_setting(name.get_ref(), setting);
+        Ok((name.get_ref().clone(), spelled.map_err(|why| fault_at(name, why.to_string()))?))
+    });
+    let tunables = settings.collect::<Result<TunableSettings, MatrixFault>>()?;
     let mut names = BTreeSet::new();
     for word in &text.boot {
         check_word(word, text.allow_unknown)?;
@@ -386,7 +393,7 @@ fn check_row(text: &RowText) -> Result<ExperimentRow, MatrixFault> {
         name,
         cpus: CpuSet::new(),
         shield: text.shield,
-        tunables: text.tunables.iter().map(|(name, on)| (name.get_ref().clone(), *on)).collect(),
+        tunables,
         kernel: text.kernel.as_ref().map(check_kernel).transpose()?,
         boot: text.boot.iter().map(|word| word.get_ref().clone()).collect(),
         isolation: RowIsolation::Unchecked,
@@ -520,7 +527,7 @@ instrument = "spin"
             name: name.to_owned(),
             cpus: CpuSet::new(),
             shield: true,
-            tunables: BTreeMap::new(),
+            tunables: TunableSettings::default(),
             kernel: None,
             boot: Vec::new(),
             isolation: RowIsolation::Unchecked,

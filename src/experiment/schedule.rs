@@ -197,7 +197,7 @@ mod tests {
 
     /// Switches off a different tunable for each number.
     fn switch_off_tunable(n: usize) -> String {
-        format!("{} = false", crate::tunables::TUNABLES[n].name())
+        format!("{} = false", crate::tunables::TUNABLES[n].name)
     }
 
     /// The rows of the steps as letters.

@@ -46,7 +46,6 @@ mod tests {
     use crate::documents::machine::{Machine, TunableReading};
     use crate::documents::plan::{MachineWideEffect, SkipReason};
     use crate::policy::{DisturbanceConsent, ShieldRequest};
-    use std::collections::BTreeMap;
 
     fn machine(mask: &str) -> Machine {
         let mut machine = plain(6);
@@ -59,7 +58,7 @@ mod tests {
         ShieldRequest {
             name: name.to_owned(),
             cpus: Some(cpus.parse().unwrap()),
-            tunables: BTreeMap::from([("watchdog".to_owned(), on)]),
+            tunables: [("watchdog".to_owned(), on)].into(),
             disturbance,
             ..ShieldRequest::default()
         }

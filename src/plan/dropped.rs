@@ -86,7 +86,7 @@ mod tests {
         ShieldRequest {
             name: name.to_owned(),
             cpus: Some(cpus.parse().unwrap()),
-            tunables: BTreeMap::from([(NAME.to_owned(), on)]),
+            tunables: [(NAME.to_owned(), on)].into(),
             ..ShieldRequest::default()
         }
     }

@@ -93,7 +93,7 @@ pub(super) fn check_one_kind(
     let isolated = cpus.intersection(&cpus_without_partition(machine));
     let others = cpus.difference(&isolated);
     let has_both = !isolated.is_empty() && !others.is_empty();
-    if has_both && request.tunables.get("cpuset") != Some(&false) {
+    if has_both && request.tunables.choice("cpuset") != Some(false) {
         return Err(PlanRefusal::TwoLists { isolated, others });
     }
     Ok(())

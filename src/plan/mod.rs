@@ -55,7 +55,7 @@ pub use sibling_refusal::{SiblingHolder, SiblingRefusal};
 use crate::change::Change;
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{CgroupMode, Machine};
-use crate::policy::{DisturbanceConsent, ShieldRequest, is_shield_name};
+use crate::policy::{DisturbanceConsent, ShieldRequest, TunableSetting, is_shield_name};
 use crate::registry::nearest;
 use crate::survey::is_of_cset;
 use crate::tunables::{
@@ -111,7 +111,7 @@ pub fn plan_choice(
 ) -> Result<Plan, PlanRefusal> {
     let CpuChoice { shield, why, warnings } = choice.together_with(machine, live)?;
     offline::check_offline(machine, &shield, request, live)?;
-    if request.tunables.get("cpuset") != Some(&false) {
+    if request.tunables.choice("cpuset") != Some(false) {
         check_partitions(machine, &shield)?;
     }
     let unproven = find_evidence_limits(machine, &shield);
@@ -133,7 +133,7 @@ pub fn plan_choice(
     for tunable in TUNABLES {
         plan.plan_tunable((machine, live), tunable, request);
     }
-    if request.tunables.get("cpuset") == Some(&false) {
+    if request.tunables.choice("cpuset") == Some(false) {
         plan.warn_of_open_shield(machine);
     }
     operators::add_operators(&mut plan, machine, request.operators.as_ref())?;
@@ -163,9 +163,12 @@ pub fn plan_version(
     });
     let warnings = warnings.collect();
     let made = before.steps.iter().map(|step| &step.tunable).chain(before.already.keys());
-    let made = made.map(|tunable| (tunable.clone(), true));
+    let made = made.map(|tunable| {
+        let value = shield.tunables.get(tunable).filter(|it| it.is_on()).cloned();
+        (tunable.clone(), value.unwrap_or(TunableSetting::Switch(true)))
+    });
     let off = before.skipped.iter().filter(|skipped| skipped.reason == SkipReason::SwitchedOff);
-    let off = off.map(|skipped| (skipped.tunable.clone(), false));
+    let off = off.map(|skipped| (skipped.tunable.clone(), false.into()));
     let request = ShieldRequest {
         name: shield.name.clone(),
         cpus: Some(shield.cpus.clone()),
@@ -237,7 +240,7 @@ impl Plan {
         request: &ShieldRequest,
     ) {
         let name = tunable.name;
-        let asked = request.tunables.get(name).copied();
+        let asked = request.tunables.choice(name);
         let wants = match (asked, (tunable.optional)(request.workload)) {
             (Some(false), _) => {
                 return self.skip(tunable, SkipReason::SwitchedOff);
@@ -398,7 +401,7 @@ impl Plan {
     fn has_cpuset(&self) -> bool {
         self.steps.iter().any(|step| match &step.change {
             Change::Slice { .. } => true,
-            Change::Write { path, .. } => path.contains("cpuset"),
+            Change::Write { what, .. } => what.is_of_cpuset(),
             _ => false,
         })
     }
@@ -590,7 +593,7 @@ mod tests {
         assert_eq!((cycles(&third), made(&third)), (false, Some(1)), "{:?}", third.skipped);
         // Requests that have nothing to do with others stay what they are.
         let mut off = request("b", "2", no);
-        off.tunables.insert("cpu-hotplug-cycle".to_owned(), false);
+        off.tunables.set("cpu-hotplug-cycle", false);
         let off = plan_with_others(&machine, &off, &live).unwrap();
         let skipped = off.skipped.iter().find(|it| it.tunable == "cpu-hotplug-cycle").unwrap();
         assert_eq!(skipped.reason, SkipReason::SwitchedOff);
@@ -650,7 +653,7 @@ mod tests {
             let request = |shield: &str, cpus: &str, on: bool| ShieldRequest {
                 name: shield.to_owned(),
                 cpus: Some(cpus.parse().unwrap()),
-                tunables: BTreeMap::from([(name.to_owned(), on)]),
+                tunables: [(name.to_owned(), on)].into(),
                 ..ShieldRequest::default()
             };
             let skipped = |first: bool| {
@@ -811,15 +814,15 @@ mod tests {
     #[test]
     fn a_tunable_is_switched_off_by_name_and_a_wrong_name_gets_a_suggestion() {
         let mut request = ShieldRequest::default();
-        request.tunables.insert("kthreads".to_owned(), false);
+        request.tunables.set("kthreads", false);
         let planned = plan(&four(), &request).unwrap();
         assert!(planned.steps.iter().all(|step| step.tunable != "kthreads"));
-        request.tunables.insert("irqbalance".to_owned(), true);
+        request.tunables.set("irqbalance", true);
         let planned = plan(&four(), &request).unwrap();
         let (tunable, reason) = ("irqbalance".to_owned(), InapplicableReason::NoIrqbalance);
         let expected = PlanWarning::RequestInapplicable { tunable, reason };
         assert!(planned.warnings.contains(&expected), "{:?}", planned.warnings);
-        request.tunables.insert("kthread".to_owned(), false);
+        request.tunables.set("kthread", false);
         let refused = plan(&four(), &request).unwrap_err();
         assert_eq!(refused.hints()[0], "did you mean kthreads?");
     }

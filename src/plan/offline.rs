@@ -23,7 +23,7 @@ pub(super) fn check_offline(
     let cpus = &shield.offline_siblings;
     if cpus.is_empty() {
         return Ok(());
-    } else if request.tunables.get(OFFLINE_SIBLINGS) == Some(&false) {
+    } else if request.tunables.choice(OFFLINE_SIBLINGS) == Some(false) {
         return Err(PlanRefusal::Siblings(SiblingRefusal::SwitchedOff { cpus: cpus.clone() }));
     }
     let without_switch: CpuSet = cpus.iter().filter(|cpu| lacks_switch(machine, *cpu)).collect();

@@ -4,7 +4,7 @@
 use crate::change::ChangeFault;
 use crate::documents::plan::{Plan, SCHEMA, Shield};
 use crate::policy::{OPERATOR_PRIORITY_MAX, expected_name};
-use crate::tunables;
+use crate::tunables::{self, ValueRefusal, spell_setting};
 use cpushield_linux::CpuSet;
 use cpushield_sentence::Sentence;
 
@@ -77,6 +77,11 @@ pub enum PlanFault {
         /// The name.
         name: String,
     },
+    /// {refusal}.
+    Setting {
+        /// Why.
+        refusal: ValueRefusal,
+    },
     /// step {step}: {fault}.
     #[with(step = step + 1)]
     Change {
@@ -118,6 +123,10 @@ fn parse_and_check(text: &str) -> Result<Plan, (usize, PlanFault)> {
     let mut listed = plan.already.keys().chain(plan.shield.tunables.keys());
     if let Some(name) = listed.find(|name| tunables::named(name).is_none()) {
         return Err((line_of_key(text, name, 0), PlanFault::NotListed { name: name.clone() }));
+    }
+    for (name, setting) in plan.shield.tunables.iter() {
+        spell_setting(name, setting)
+            .map_err(|refusal| (line_of_key(text, name, 0), PlanFault::Setting { refusal }))?;
     }
     for (n, step) in plan.steps.iter().enumerate() {
         let checked = match tunables::named(&step.tunable) {

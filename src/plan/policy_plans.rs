@@ -170,7 +170,7 @@ fn plan_all(
 fn assume_applied(machine: &mut Machine, plan: &Plan) {
     for step in plan.steps.iter().filter(|step| step.is_runtime()) {
         match &step.change {
-            Change::Write { path, value, compare }
+            Change::Write { path, value, compare, .. }
                 if compare.is_set() || *compare == ValueComparison::Text =>
             {
                 machine.assume_file(path, value);

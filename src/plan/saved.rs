@@ -75,7 +75,7 @@ fn has_left(machine: &Machine, shield: &Shield, step: &Step) -> bool {
             let placed = tasks.find(|placed| placed.task.id == *task);
             (placed.map(|placed| placed.affinity.clone()), Some(cpus.clone()))
         }
-        Change::Write { path, value, compare } => {
+        Change::Write { path, value, compare, .. } => {
             let names = path.strip_prefix("/proc/irq/").and_then(|rest| rest.split_once('/'));
             let Some((number, "smp_affinity" | "smp_affinity_list")) = names else { return false };
             let Ok(number) = number.parse::<u32>() else { return false };

@@ -269,7 +269,7 @@ fn kind_and_name(step: &Step) -> (String, String) {
         Change::Affinity { comm, cpus, .. } => {
             (format!("{{n}} thread(s) to {}: {{name}}", named(cpus)), comm.clone())
         }
-        Change::Write { path, value, compare } => match (&step.reason, path.rsplit_once('/')) {
+        Change::Write { path, value, compare, .. } => match (&step.reason, path.rsplit_once('/')) {
             (StepReason::Irq { irq, .. }, _) => {
                 // Kernels before 3.0 have only the mask.
                 let cpus = compare.parse_set(value).map(|cpus| named(&cpus));
@@ -372,6 +372,7 @@ mod tests {
             path: "/proc/sys/vm/stat_interval".to_owned(),
             value: "3600".to_owned(),
             compare: crate::change::ValueComparison::Text,
+            what: crate::change::WrittenFile::Setting,
         };
         let mut step = Step {
             tunable: "vm-stat-interval".to_owned(),

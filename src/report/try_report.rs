@@ -178,7 +178,7 @@ mod tests {
     use crate::documents::evidence::{Evidence, InterruptionCount, WitnessKind};
     use crate::documents::plan::{ChoiceReason, Plan, Shield};
     use crate::documents::try_report::SCHEMA;
-    use crate::policy::{VerifyLimits, Workload};
+    use crate::policy::{TunableSettings, VerifyLimits, Workload};
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::tunables::RemedyAnswer;
     use crate::verify::judge;
@@ -199,7 +199,7 @@ mod tests {
             tickless: Default::default(),
             evict: false,
             closed: Default::default(),
-            tunables: BTreeMap::default(),
+            tunables: TunableSettings::default(),
         };
         Plan {
             schema: 1,

@@ -52,8 +52,8 @@ fn wants(machine: &Machine, _: &Shield) -> WantedChanges {
 
 #[cfg(test)]
 mod tests {
+    use super::super::WantedChanges;
     use super::super::tests::{busy, shield};
-    use super::super::{Tunable, WantedChanges};
     use super::*;
     use crate::documents::machine::{CgroupMode, TunableReading};
 

@@ -32,6 +32,7 @@ mod setting;
 mod thp;
 mod timer_migration;
 mod tracing_buffer;
+mod value;
 mod vm_stat_interval;
 mod want;
 mod watchdog;
@@ -46,6 +47,7 @@ pub use irq_affinity::reaches_managed;
 pub use offline_siblings::{NAME as OFFLINE_SIBLINGS, lacks_switch};
 pub use remedy::remedy;
 pub use remedy_answer::RemedyAnswer;
+pub use value::{TunableValue, ValueRefusal, spell_setting};
 pub use want::WantedChange;
 
 use crate::causes::culprit::CulpritPattern;
@@ -85,6 +87,8 @@ pub struct Tunable {
     pub when: EffectTime,
     /// Why it is applied only when the user requests it by name; `None` when it always is.
     pub optional: fn(Workload) -> Option<OffReason>,
+    /// The values that it takes; `None` if it is only on or off.
+    pub value: Option<TunableValue>,
     /// What it does once to all CPUs, those of other shields included; `None` if nothing that stops
     /// or interrupts them all.
     pub disturbs_others: Option<MachineWideEffect>,
@@ -121,6 +125,7 @@ impl Tunable {
         risk: Risk::None,
         when: EffectTime::Runtime,
         optional: |_| None,
+        value: None,
         disturbs_others: None,
         disturbs_when_undone: None,
         disturbed_cpus: |_| None,

@@ -133,7 +133,7 @@ mod tests {
         let refused = plan(&fixed, &request("a", "3")).unwrap_err();
         assert_eq!(refused, PlanRefusal::Siblings(SiblingRefusal::StayOnline { cpus: set("7") }));
         let mut off = request("a", "3");
-        off.tunables.insert(NAME.to_owned(), false);
+        off.tunables.set(NAME, false);
         let refused = plan(&smt(), &off).unwrap_err();
         assert_eq!(refused, PlanRefusal::Siblings(SiblingRefusal::SwitchedOff { cpus: set("7") }));
         assert!(refused.is_usage());

@@ -1,6 +1,6 @@
 //! [`WantedChange`]: a change with its current value and its reason, and its constructors. Pure.
 
-use crate::change::{Change, ValueComparison};
+use crate::change::{Change, ValueComparison, WrittenFile};
 use crate::documents::machine::{Machine, PlacedThread, TunableReading};
 use crate::documents::plan::{Shield, StepReason};
 use crate::glob;
@@ -36,7 +36,8 @@ impl WantedChange {
         reason: impl Into<StepReason>,
     ) -> WantedChange {
         let already = now.as_deref().is_some_and(|now| compare.already(now, value));
-        let change = Change::Write { path: path.to_owned(), value: value.to_owned(), compare };
+        let (path, value, what) = (path.to_owned(), value.to_owned(), WrittenFile::Setting);
+        let change = Change::Write { path, value, compare, what };
         WantedChange { now, already, ..WantedChange::new(change, reason) }
     }
 
@@ -59,6 +60,14 @@ impl WantedChange {
         let task = placed.task.id;
         let change = Change::Affinity { task, comm: placed.task.comm.clone(), cpus };
         WantedChange { now, already, ..WantedChange::new(change, reason) }
+    }
+
+    /// Says what the file of a cpuset decides.
+    pub(super) fn of_cpuset(mut self, file: WrittenFile) -> WantedChange {
+        if let Change::Write { what, .. } = &mut self.change {
+            *what = file;
+        }
+        self
     }
 
     /// Marks the change as required: the shield fails without it.

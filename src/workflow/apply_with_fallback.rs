@@ -58,7 +58,7 @@ pub fn apply_or_fall_back(
 mod tests {
     use super::super::tests::copy_recording;
     use super::*;
-    use crate::change::{Change, Outcome};
+    use crate::change::{Change, Outcome, WrittenFile};
     use crate::documents::plan::{CpusetWarning, PlanWarning};
     use crate::plan::plan;
     use crate::survey::survey;
@@ -104,8 +104,7 @@ mod tests {
                 .unwrap();
         assert_eq!(applied.steps.len(), plan.steps.len());
         let partition = |step: &crate::documents::plan::Step| {
-            matches!(&step.change,
-            Change::Write { path, .. } if path.ends_with("/cpuset.cpus.partition"))
+            matches!(step.change, Change::Write { what: WrittenFile::CpusetPartition, .. })
         };
         let partition = plan.steps.iter().position(partition);
         let made = partition.map(|at| applied.steps[at].done.outcome == Outcome::Changed);

@@ -20,7 +20,6 @@ use crate::plan::plan;
 use crate::quote::quote_names;
 use crate::registry::nearest;
 use crate::tunables::TUNABLES;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Tunables that prevent nothing. Undo and the instruments need them.
@@ -127,7 +126,8 @@ fn make_search(
     }
     let (goal, row) = (*goal, row.name.clone());
     // The search forces these options itself, on or off.
-    let forced = list_forced(&base.tunables).collect();
+    let forced = base.tunables.iter().filter(|(_, it)| it.is_on());
+    let forced = forced.map(|(name, it)| (name.clone(), it.clone())).collect();
     let mut base = base;
     let shield_stays = !options.iter().any(|option| matches!(option, SearchOption::Tunable { .. }));
     base.tunables.retain(|name, _| !options.contains(&tunable_on(name.clone())));
@@ -158,11 +158,6 @@ fn choose_row(
 
 fn no_row() -> Failure {
     Failure::usage("the file has no row")
-}
-
-/// The tunables that are forced on.
-fn list_forced(tunables: &BTreeMap<String, bool>) -> impl Iterator<Item = String> + '_ {
-    tunables.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone())
 }
 
 fn tunable_on(name: String) -> SearchOption {

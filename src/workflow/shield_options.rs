@@ -13,12 +13,15 @@ use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
     DEFAULT_PATH, DisturbanceConsent, OperatorName, OperatorPolicy, PolicyFile, ShareLevel,
-    ShieldOperators, ShieldPolicy, ShieldRequest, Siblings, VerifyLimits, Workload, line_of,
+    ShieldOperators, ShieldPolicy, ShieldRequest, Siblings, TunableSetting, VerifyLimits, Workload,
+    line_of,
 };
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up_group, look_up_user};
+use crate::tunables::spell_setting;
 use cpushield_linux::{CpuSet, Host};
+use std::collections::BTreeMap;
 use std::path::Path;
 use toml::Spanned;
 
@@ -86,7 +89,7 @@ impl ShieldOptions {
         machine: &Machine,
         when: EffectTime,
     ) -> Result<RequestWithLimits, Failure> {
-        self.check_switches(when)?;
+        let settings = self.read_switches(when)?.into_iter();
         let names = names_of(machine);
         let mut resolved = self.resolve_policy(host, &names, when)?;
         let request = &mut resolved.request;
@@ -120,25 +123,34 @@ impl ShieldOptions {
         request.evict |= self.evict;
         request.disturbance = self.disturbance;
         request.workload = self.workload.unwrap_or(request.workload);
-        request.tunables.extend(self.on.iter().map(|name| (name.clone(), true)));
-        request.tunables.extend(self.off.iter().map(|name| (name.clone(), false)));
+        request.tunables.extend(settings);
         Ok(resolved)
     }
 
-    /// Checks that `--on` and `--off` do not contradict each other, and that each name exists at
-    /// this time: on the running kernel, or at boot.
-    fn check_switches(&self, when: EffectTime) -> Result<(), Failure> {
-        if let Some(both) = self.on.iter().find(|name| self.off.contains(name)) {
-            let why = format!("--on {both} and --off {both} contradict each other");
-            return Err(Failure::usage(why).hint("omit one of them"));
-        }
-        let on = self.on.iter().map(|name| ("--on", name));
-        for (flag, name) in on.chain(self.off.iter().map(|name| ("--off", name))) {
-            if let Some((why, hints)) = why_not_now(flag, name, when) {
-                return Err(Failure { hints, ..Failure::usage(format!("{name} {why}")) });
+    /// What `--on` and `--off` say. They do not contradict each other, and each name exists at this
+    /// time: on the running kernel, or at boot.
+    fn read_switches(&self, when: EffectTime) -> Result<BTreeMap<String, TunableSetting>, Failure> {
+        let on = self.on.iter().map(|word| ("--on", word, true));
+        let mut settings: BTreeMap<String, TunableSetting> = BTreeMap::new();
+        for (flag, word, is_on) in on.chain(self.off.iter().map(|word| ("--off", word, false))) {
+            if let Some((why, hints)) = why_not_now(flag, word, when) {
+                return Err(Failure { hints, ..Failure::usage(format!("{word} {why}")) });
+            }
+            let (name, setting) = match word.split_once('=') {
+                Some((name, value)) if is_on && named_switch(name).is_some() => {
+                    (name, TunableSetting::Value(value.to_owned()))
+                }
+                _ => (word.as_str(), is_on.into()),
+            };
+            let setting = spell_setting(name, &setting)?;
+            let before = settings.insert(name.to_owned(), setting.clone());
+            if let Some(before) = before.filter(|before| *before != setting) {
+                let (before, now) = (before.option(name), setting.option(name));
+                let why = format!("{before} and {now} contradict each other");
+                return Err(Failure::usage(why).hint("omit one of them"));
             }
         }
-        Ok(())
+        Ok(settings)
     }
 
     /// Whether an option limits the choice of CPUs.
@@ -188,7 +200,7 @@ impl ShieldOptions {
 /// Why a name is not accepted at this time, and what to do; `None` if it is, or if no other time
 /// accepts it.
 fn why_not_now(flag: &str, name: &str, when: EffectTime) -> Option<(&'static str, Vec<String>)> {
-    let switch = named_switch(name);
+    let switch = named_switch(name.split('=').next().filter(|_| flag == "--on").unwrap_or(name));
     if when == EffectTime::Boot {
         let tunable = matches!(switch, Some(Switch::Tunable(_)));
         let hint = format!("cpushield plan {flag} {name}");
@@ -429,13 +441,19 @@ pub fn read_policy_shield(
     Ok(Some(found.clone()))
 }
 
-/// Parses a policy file and checks that every tunable in it exists.
+/// Parses a policy file and checks that every tunable in it exists and accepts its value.
 ///
 /// # Errors
-/// It is not a policy, or names an unknown tunable.
+/// It is not a policy, or a tunable is unknown or has another value.
 pub fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
-    let checked = PolicyFile::parse(text, file)
-        .and_then(|policy| policy.check_tunables(text, file, &why_unknown).map(|()| policy));
+    let read = |name: &str, setting: &TunableSetting| match why_unknown(name) {
+        Some(why) => Err(why),
+        None => spell_setting(name, setting).map_err(|refusal| refusal.to_string()),
+    };
+    let checked = PolicyFile::parse(text, file).and_then(|mut policy| {
+        policy.read_tunables(text, file, &read)?;
+        Ok(policy)
+    });
     checked.map_err(|error| {
         Failure::usage(error.to_string()).hint("list all keys: cpushield explain policy")
     })
@@ -562,7 +580,7 @@ mod tests {
     fn a_name_of_the_other_time_is_refused_with_the_command_that_accepts_it() {
         let refused = |on: &[&str], off: &[&str], when| {
             let options = ShieldOptions { on: names(on), off: names(off), ..options() };
-            options.check_switches(when).map_err(|failure| failure.hints.concat())
+            options.read_switches(when).map(drop).map_err(|failure| failure.hints.concat())
         };
         let (now, boot) = (EffectTime::Runtime, EffectTime::Boot);
         let hint = |hint: &str| Err(hint.to_owned());
@@ -578,6 +596,13 @@ mod tests {
         assert_eq!(refused(&["nohlt"], &[], now), own);
         assert_eq!(refused(&["skew-tick"], &["nohz-full"], boot), Ok(()));
         assert_eq!(refused(&["thp", "ksm"], &["thp"], now), hint("omit one of them"));
+        let idle = "cpu-idle=20us";
+        assert_eq!(refused(&[idle], &[], boot), hint("cpushield plan --on cpu-idle=20us"));
+        assert_eq!(refused(&[idle, "cpu-idle=20 us"], &[], now), Ok(()));
+        assert_eq!(refused(&[idle, "cpu-idle"], &[], now), hint("omit one of them"));
+        assert_eq!(refused(&[idle], &["cpu-idle"], now), hint("omit one of them"));
+        let explain = hint("see what it does: cpushield explain nohz-full");
+        assert_eq!(refused(&["nohz-full=3"], &[], boot), explain);
         // A policy may name both kinds, so its names are not refused.
         let empty = ShieldOptions { cpus: text(","), ..options() };
         let error = resolve("empty", POLICY, &empty).unwrap_err();

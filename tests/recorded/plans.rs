@@ -177,7 +177,8 @@ fn a_saved_plan_has_only_what_its_tunables_want() {
                 must_fail(n, Step { tunable: other.to_owned(), ..step.clone() });
             }
             must_fail(n, Step { when: EffectTime::Boot, ..step.clone() });
-            let Change::Write { path, value, compare } = &step.change else { continue };
+            let Change::Write { path, value, compare, what } = &step.change else { continue };
+            let what = *what;
             let all = [
                 ValueComparison::Text,
                 ValueComparison::List,
@@ -187,15 +188,13 @@ fn a_saved_plan_has_only_what_its_tunables_want() {
                 ValueComparison::Again,
             ];
             for compare in all.into_iter().filter(|other| other != compare) {
-                let change = Change::Write { path: path.clone(), value: value.clone(), compare };
+                let (path, value) = (path.clone(), value.clone());
+                let change = Change::Write { path, value, compare, what };
                 must_fail(n, Step { change, ..step.clone() });
             }
             for path in DANGEROUS {
-                let change = Change::Write {
-                    path: path.to_owned(),
-                    value: value.clone(),
-                    compare: *compare,
-                };
+                let (path, value, compare) = (path.to_owned(), value.clone(), *compare);
+                let change = Change::Write { path, value, compare, what };
                 must_fail(n, Step { change, ..step.clone() });
             }
             let shielded = plan.shield.housekeeping.union(&plan.shield.cpus);
@@ -205,7 +204,8 @@ fn a_saved_plan_has_only_what_its_tunables_want() {
                 _ => FOREIGN.map(str::to_owned).into(),
             };
             for value in values.into_iter().filter(|_| !path.ends_with("mems")) {
-                let change = Change::Write { path: path.clone(), value, compare: *compare };
+                let (path, compare) = (path.clone(), *compare);
+                let change = Change::Write { path, value, compare, what };
                 must_fail(n, Step { change, ..step.clone() });
             }
         }

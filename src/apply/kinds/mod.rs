@@ -22,8 +22,8 @@ use crate::change::Change;
 #[must_use]
 pub fn kind_of(change: &Change) -> Box<dyn ChangeKind + '_> {
     match change {
-        Change::Write { path, value, compare } => {
-            Box::new(write::FileWrite { path, value, compare: *compare })
+        Change::Write { path, value, compare, what } => {
+            Box::new(write::FileWrite { path, value, compare: *compare, what: *what })
         }
         Change::MakeDir { path } => Box::new(make_dir::NewDirectory { path }),
         Change::Affinity { task, comm, cpus } => {

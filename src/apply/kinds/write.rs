@@ -10,7 +10,7 @@ use super::super::memory_moves::{cpus_of_change, cpus_of_disabling};
 use super::super::original::OriginalState;
 use super::super::thread_servers;
 use super::super::unbound::shown_by;
-use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison};
+use crate::change::{Change, Outcome, Refusal, RefusalKind, ValueComparison, WrittenFile};
 use crate::documents::applied::{ChangeFate, DriftedValue, StepDone, StepNote};
 use cpushield_linux::{CpuSet, Host, Result};
 use std::borrow::Cow;
@@ -22,6 +22,7 @@ pub struct FileWrite<'a> {
     pub path: &'a str,
     pub value: &'a str,
     pub compare: ValueComparison,
+    pub what: WrittenFile,
 }
 
 impl ChangeKind for FileWrite<'_> {
@@ -124,12 +125,11 @@ impl ChangeKind for FileWrite<'_> {
     }
 
     fn sets_cpuset(&self) -> bool {
-        let path = self.path;
-        path.contains("/cpuset.") || path.ends_with("/cpus") || path.ends_with("exclusive")
+        self.what.is_of_cpuset()
     }
 
     fn sets_partition(&self) -> bool {
-        is_partition(self.path)
+        self.is_partition()
     }
 
     fn moves_tasks(&self) -> bool {
@@ -138,17 +138,17 @@ impl ChangeKind for FileWrite<'_> {
 
     fn hint(&self, kind: RefusalKind) -> Option<Cow<'static, str>> {
         let hint = match kind {
-            RefusalKind::IsolatedAtBoot if is_partition(self.path) => Some(
+            RefusalKind::IsolatedAtBoot if self.is_partition() => Some(
                 "these CPUs are isolated by isolcpus= at boot; boot without it, or shield other \
                  CPUs; `cpushield apply` without a saved plan shields them without a partition",
             ),
-            RefusalKind::NotExclusive if is_partition(self.path) => {
+            RefusalKind::NotExclusive if self.is_partition() => {
                 Some("another cgroup has these CPUs; `cpushield survey` names it")
             }
-            _ if is_partition(self.path) => {
+            _ if self.is_partition() => {
                 Some("`cpushield plan --off cpuset` plans a shield that other programs can enter")
             }
-            RefusalKind::Busy if self.path.contains("cpuset") => {
+            RefusalKind::Busy if self.sets_cpuset() => {
                 Some("another cgroup has these CPUs; `cpushield survey` names it")
             }
             _ => None,
@@ -173,12 +173,17 @@ impl ChangeKind for FileWrite<'_> {
 impl<'a> FileWrite<'a> {
     /// The CPUs of a value; `None` for a file of another kind, such as memory nodes.
     fn parse_cpus(&self, value: &str) -> Option<CpuSet> {
-        if self.path.ends_with("mems") { None } else { self.compare.parse_set(value) }
+        if self.what == WrittenFile::CpusetMems { None } else { self.compare.parse_set(value) }
     }
 
     fn with_cpus(&self, cpus: &CpuSet) -> Change {
         let value = self.compare.spell_set(cpus);
-        Change::Write { path: self.path.to_owned(), value, compare: self.compare }
+        let (path, compare, what) = (self.path.to_owned(), self.compare, self.what);
+        Change::Write { path, value, compare, what }
+    }
+
+    fn is_partition(&self) -> bool {
+        self.what == WrittenFile::CpusetPartition
     }
 
     /// The file with its original; `None` if that is not known.
@@ -193,7 +198,7 @@ impl<'a> FileWrite<'a> {
     }
 
     fn write(&self, host: &Host) -> Result<PerformedChange> {
-        let FileWrite { path, value, compare } = *self;
+        let FileWrite { path, value, compare, .. } = *self;
         let before = host.read_line(path)?;
         if compare.already(&before, value) {
             return Ok(PerformedChange { left: Some(before), ..PerformedChange::already_so() });
@@ -201,7 +206,7 @@ impl<'a> FileWrite<'a> {
         match host.write(path, value) {
             // Before 6.1 the kernel knows `root` and `member` only (`sched_partition_write()`,
             // kernel/cgroup/cpuset.c, 5.10 and 5.15) and answers EINVAL to `isolated`.
-            Err(error) if is_partition(path) && error.is_invalid() => {
+            Err(error) if self.is_partition() && error.is_invalid() => {
                 return self.fall_back_to_root(host, &before, &Refusal::from(&error));
             }
             answer => answer?,
@@ -213,7 +218,7 @@ impl<'a> FileWrite<'a> {
         if compare.same(&left, value) || compare.is_narrowed(&left, value) {
             return Ok(PerformedChange::changed(left));
         }
-        if is_partition(path) {
+        if self.is_partition() {
             let kind = RefusalKind::from_partition(&left);
             return self.fall_back_to_root(host, &before, &Refusal { kind, reason: left });
         }
@@ -276,10 +281,6 @@ impl<'a> FileWrite<'a> {
         }
         Ok(())
     }
-}
-
-fn is_partition(path: &str) -> bool {
-    path.ends_with("/cpuset.cpus.partition")
 }
 
 /// A file that was written.

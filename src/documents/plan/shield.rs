@@ -1,10 +1,9 @@
 //! [`Shield`]: the CPUs of a shield and what was requested for them. Pure.
 
 use crate::documents::count_text::joined;
-use crate::policy::{ShieldRequest, Workload};
+use crate::policy::{ShieldRequest, TunableSettings, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// The CPUs of a shield.
@@ -47,9 +46,9 @@ pub struct Shield {
     /// Whether a memory node has no housekeeping CPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub takes_whole_node: bool,
-    /// Tunables that the request enables (`true`) or disables (`false`), by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub tunables: BTreeMap<String, bool>,
+    /// What the request says about tunables, by name: `true`, `false`, or a value.
+    #[serde(default, skip_serializing_if = "TunableSettings::is_empty")]
+    pub tunables: TunableSettings,
 }
 
 impl Shield {
@@ -88,10 +87,7 @@ impl Shield {
         options.extend(self.balanced.then(|| "--balance".to_owned()));
         options.extend(self.evict.then(|| "--evict".to_owned()));
         options.extend(workload);
-        options.extend(self.tunables.iter().map(|(name, enabled)| match enabled {
-            true => format!("--on {name}"),
-            false => format!("--off {name}"),
-        }));
+        options.extend(self.tunables.iter().map(|(name, setting)| setting.option(name)));
         options.join(" ")
     }
 
@@ -121,7 +117,9 @@ impl Shield {
     #[must_use]
     pub fn with_tunable(&self, tunable: &str) -> Shield {
         let mut shield = self.clone();
-        shield.tunables.insert(tunable.to_owned(), true);
+        if !shield.tunables.choice(tunable).unwrap_or_default() {
+            shield.tunables.set(tunable, true);
+        }
         shield
     }
 }

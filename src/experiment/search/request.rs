@@ -6,8 +6,8 @@ use crate::documents::option_search::{
     FixedOption, OptionSubset, SearchGoal, SearchOption, SequentialTest, TrialPurpose,
 };
 use crate::experiment::{ExperimentRow, Matrix};
+use crate::policy::TunableSettings;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 
 /// What a search does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct SearchRequest {
     /// What is varied, in the order in which it is left out.
     pub options: Vec<SearchOption>,
     /// Tunables that are requested by name wherever they are on; all others are on by default.
-    pub forced: BTreeSet<String>,
+    pub forced: TunableSettings,
     /// Whether the base keeps its shield when every tunable that is varied is off.
     pub shield_stays: bool,
     /// What is not varied.
@@ -67,12 +67,12 @@ impl SearchRequest {
             match option {
                 SearchOption::Tunable { name } if has => {
                     has_shield = true;
-                    if self.forced.contains(name) {
-                        row.tunables.insert(name.clone(), true);
+                    if let Some(setting) = self.forced.get(name) {
+                        row.tunables.set(name, setting.clone());
                     }
                 }
                 SearchOption::Tunable { name } => {
-                    row.tunables.insert(name.clone(), false);
+                    row.tunables.set(name, false);
                 }
                 SearchOption::Parameter { word } if has => row.boot.push(word.clone()),
                 SearchOption::Parameter { .. } => {}

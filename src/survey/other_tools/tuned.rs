@@ -21,6 +21,8 @@ const FILES: &[(&str, Option<&str>)] = &[
     ("/proc/sys/vm/stat_interval", Some("10")),
     ("/sys/bus/workqueue/devices/writeback/cpumask", None),
 ];
+/// What cpu-partitioning-powersave sets for each isolated CPU.
+const IDLE_LIMIT: &str = "power/pm_qos_resume_latency_us";
 /// The variable of those profiles that names the isolated CPUs.
 const VARIABLE: &str = "isolated_cores";
 
@@ -63,9 +65,23 @@ pub(super) fn read_tuned(host: &Host, machine: &Machine) -> Result<ToolSetup, Se
     let runs = machine.tasks.iter().any(|it| it.task.comm == "tuned" && !it.task.kthread);
     let runs = if runs { "tuned is running" } else { "tuned is not running" };
     let remarks = vec![runs.to_owned(), format!("profile: {names} ({ACTIVE})")];
-    let settings = settings_in_force(host, FILES).chain(words.iter().map(BootWord::setting));
+    let limit = find_idle_limit(host, &shield.cpus);
+    let settings = settings_in_force(host, FILES).chain(limit);
+    let settings = settings.chain(words.iter().map(BootWord::setting));
     let (name, shields) = (Some(names), vec![shield]);
     Ok(ToolSetup { tool, name, shields, settings: settings.collect(), remarks })
+}
+
+/// The lowest limit of the exit latency of these CPUs; `None` where none has a limit (0).
+fn find_idle_limit(host: &Host, cpus: &CpuSet) -> Option<ToolSetting> {
+    let limits = cpus.iter().filter_map(|cpu| {
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/{IDLE_LIMIT}");
+        let value = host.read_line(&path).ok().filter(|value| value != "0")?;
+        Some((value.parse().unwrap_or(0_u32), path, value))
+    });
+    let (_, path, value) = limits.min()?;
+    let (name, place) = ("pm_qos_resume_latency_us".to_owned(), SettingPlace::file(&path));
+    Some(ToolSetting { name, target: SettingTarget::KernelFile { path }, value, place })
 }
 
 /// The last definition of the variable in a file, as Python's `configparser` reads it: its line and

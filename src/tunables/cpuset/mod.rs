@@ -6,7 +6,7 @@ mod v2;
 use super::want::keep_program_off;
 use super::{Tunable, UnresolvedCause, WantedChange, WantedChanges};
 use crate::causes::{Cause, Culprit};
-use crate::change::{Change, EffectTime, Risk};
+use crate::change::{Change, EffectTime, Risk, WrittenFile};
 use crate::documents::machine::{CgroupMode, CpusetGroup, Machine, PlacedThread};
 use crate::documents::plan::{BootLine, CpusetWarning, Plan, PlanWarning, Shield, Step};
 use crate::documents::remedy::Remedy;
@@ -228,10 +228,7 @@ pub(super) fn complete_survey(machine: &mut Machine, plan: &Plan) {
 }
 
 fn sets_partition(step: &Step) -> bool {
-    match &step.change {
-        Change::Write { path, .. } => path.ends_with("/cpuset.cpus.partition"),
-        _ => false,
-    }
+    matches!(step.change, Change::Write { what: WrittenFile::CpusetPartition, .. })
 }
 
 /// Other cpusets with CPUs of the shield, deepest first: a child's CPUs must be a subset of its

@@ -2,7 +2,7 @@
 
 use super::super::WantedChange;
 use super::{HOUSEKEEPING, group_of, leave_closed, movable_threads, overlapping, take_residents};
-use crate::change::{Change, ValueComparison};
+use crate::change::{Change, ValueComparison, WrittenFile};
 use crate::documents::machine::Machine;
 use crate::documents::plan::{CpusetWarning, Shield};
 use cpushield_linux::CpuSet;
@@ -29,7 +29,8 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let up = exclusive.as_deref() == Some("1");
     let path = format!("{shield_dir}/{prefix}cpu_exclusive");
     let reason = "no other cpuset may have these CPUs";
-    wanted.push(WantedChange::write(exclusive, &path, "1", ValueComparison::Text, reason));
+    let write = WantedChange::write(exclusive, &path, "1", ValueComparison::Text, reason);
+    wanted.push(write.of_cpuset(WrittenFile::CpusetFlag));
     let (balance, reason) = match shield.balanced {
         true => ("1", "the scheduler balances the programs of the shield among its CPUs"),
         false => ("0", "the scheduler does not balance load among the CPUs of the shield"),
@@ -41,7 +42,7 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
         let path = format!("{dir}/{prefix}sched_load_balance");
         let compare = ValueComparison::Text;
         let write = WantedChange::write_setting(machine, &path, value, compare, reason);
-        wanted.push(write.required());
+        wanted.push(write.of_cpuset(WrittenFile::CpusetFlag).required());
     }
     wanted.extend(leave_closed(machine, shield));
     let (from, to) = (mount.to_owned(), housekeeping_dir);
@@ -73,6 +74,7 @@ fn shrink_others(machine: &Machine, shield: &Shield) -> Vec<WantedChange> {
         let path = format!("{}/{name}", group.path);
         (!remaining.is_empty()).then(|| {
             WantedChange::write(now, &path, &remaining.to_string(), ValueComparison::List, reason)
+                .of_cpuset(WrittenFile::CpusetCpus)
         })
     });
     shrinks.collect()
@@ -95,11 +97,13 @@ impl V1Cpuset<'_> {
         let now = group.map(|group| group.cpus.to_string());
         let (path, value) = (format!("{dir}/{prefix}cpus"), self.cpus.to_string());
         let reason = format!("the CPUs of {title}");
-        let cpus = WantedChange::write(now, &path, &value, ValueComparison::List, &reason);
+        let cpus = WantedChange::write(now, &path, &value, ValueComparison::List, &reason)
+            .of_cpuset(WrittenFile::CpusetCpus);
         let path = format!("{dir}/{prefix}mems");
         let (mems, compare) = (mems.to_string(), ValueComparison::List);
         let reason = format!("the memory nodes of {title}");
-        let mems = WantedChange::write_setting(machine, &path, &mems, compare, &reason);
+        let mems = WantedChange::write_setting(machine, &path, &mems, compare, &reason)
+            .of_cpuset(WrittenFile::CpusetMems);
         [make.already_if(group.is_some()).required(), cpus.required(), mems.required()]
     }
 }

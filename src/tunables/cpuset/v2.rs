@@ -9,7 +9,7 @@
 use super::super::WantedChange;
 use super::super::want::setting;
 use super::{group_of, leave_closed, overlapping, take_residents};
-use crate::change::{Change, ValueComparison};
+use crate::change::{Change, ValueComparison, WrittenFile};
 use crate::documents::machine::{CpusetGroup, Machine};
 use crate::documents::plan::Shield;
 use cpushield_linux::CpuSet;
@@ -54,7 +54,8 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
     let can = machine.kernel.version.is_none_or(|version| version >= EXCLUSIVE_CPUS);
     if now.is_some() || (group.is_none() && can) {
         let reason = "no other group can then use these CPUs";
-        wanted.push(WantedChange::write(now, &path, &cpus, ValueComparison::List, reason));
+        let write = WantedChange::write(now, &path, &cpus, ValueComparison::List, reason);
+        wanted.push(write.of_cpuset(WrittenFile::CpusetCpus));
     }
     let now = group.and_then(|group| group.partition.clone());
     let path = format!("{dir}/cpuset.cpus.partition");
@@ -66,7 +67,8 @@ pub(super) fn wants(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Want
              load there",
         ),
     };
-    wanted.push(WantedChange::write(now, &path, kind, ValueComparison::Text, reason).required());
+    let write = WantedChange::write(now, &path, kind, ValueComparison::Text, reason);
+    wanted.push(write.of_cpuset(WrittenFile::CpusetPartition).required());
     wanted
 }
 
@@ -84,7 +86,8 @@ fn shrink_siblings(machine: &Machine, shield: &Shield, mount: &str) -> Vec<Wante
         let now = Some(group.cpus.to_string());
         let path = format!("{}/cpuset.cpus", group.path);
         let reason = "this group has CPUs of the shield, which must be exclusive";
-        wanted.push(WantedChange::write(now, &path, &remaining, ValueComparison::List, reason));
+        let write = WantedChange::write(now, &path, &remaining, ValueComparison::List, reason);
+        wanted.push(write.of_cpuset(WrittenFile::CpusetCpus));
     }
     wanted
 }
@@ -120,8 +123,9 @@ fn make_group(
     let now = group.map(|group| group.cpus.to_string());
     let path = format!("{dir}/cpuset.cpus");
     let list = shield.cpus.to_string();
-    let cpus =
-        WantedChange::write(now, &path, &list, ValueComparison::List, "the CPUs of the shield");
+    let reason = "the CPUs of the shield";
+    let cpus = WantedChange::write(now, &path, &list, ValueComparison::List, reason)
+        .of_cpuset(WrittenFile::CpusetCpus);
     [enable.required(), make.already_if(group.is_some()).required(), cpus.required()]
 }
 
@@ -149,7 +153,8 @@ fn set_mems(machine: &Machine, shield: &Shield, dir: &str) -> Option<WantedChang
     let path = format!("{dir}/{MEMS}");
     let reason = "the memory nodes of its CPUs; the group is empty, so the kernel moves no pages";
     let (list, compare) = (mems.to_string(), ValueComparison::List);
-    (!mems.is_empty()).then(|| WantedChange::write_setting(machine, &path, &list, compare, reason))
+    let write = WantedChange::write_setting(machine, &path, &list, compare, reason);
+    (!mems.is_empty()).then(|| write.of_cpuset(WrittenFile::CpusetMems))
 }
 
 #[cfg(test)]

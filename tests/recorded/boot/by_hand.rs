@@ -160,7 +160,7 @@ fn the_boot_plan_writes_what_the_plan_names() {
                 BootAdviceReason::CallbacksElsewhere { known: false } => "rcu-nocbs",
                 _ => continue,
             };
-            shield.tunables.insert(name.to_owned(), true);
+            shield.tunables.set(name, true);
         }
         let request = BootRequest { shield, ..BootRequest::default() };
         let Ok(boot) = make_plan(&host, &request) else { continue };
@@ -229,7 +229,7 @@ fn managed_irq() -> Irq {
 #[test]
 fn a_requested_parameter_that_the_kernel_does_not_have_is_a_warning() {
     let mut shield = ShieldRequest { cpus: Some("1".parse().unwrap()), ..ShieldRequest::default() };
-    shield.tunables.insert("nohz-full".to_owned(), true);
+    shield.tunables.set("nohz-full", true);
     let (_, text) = plan_for("6.18-hybrid", shield);
     let warning = "nohz-full was requested, but does nothing: the running kernel does not support \
                    it: built without CONFIG_NO_HZ_FULL";

@@ -82,7 +82,7 @@ fn round_trip(name: &str, machine: &Machine) -> FileResult {
         // A vendor's kernel before 4.8 without its configuration: written on request only.
         Ok(plan) if plan.parameters.is_empty() && plan.loader.is_some() => {
             let mut request = request_all_kernels();
-            request.shield.tunables.insert("irqaffinity".to_owned(), true);
+            request.shield.tunables.set("irqaffinity", true);
             make_plan(&machine.host(), &request).unwrap()
         }
         Ok(plan) => plan,

@@ -112,7 +112,7 @@ fn words_that_a_chosen_kernel_may_lack_are_written_on_request_only() {
     assert_eq!(words(&chosen("*rtai*")), ["isolcpus=3"]);
     let mut request = BootRequest::default();
     for name in ["nohz-full", "rcu-nocbs"] {
-        request.shield.tunables.insert(name.to_owned(), true);
+        request.shield.tunables.set(name, true);
     }
     let plan = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
@@ -139,7 +139,7 @@ fn a_cokernel_without_a_configuration_gets_isolcpus_and_a_warning() {
     );
     assert!(warnings.contains(&missing), "{warnings:?}");
     let mut on = request;
-    on.shield.tunables.insert("nohz-full".to_owned(), true);
+    on.shield.tunables.set("nohz-full", true);
     let plan = make_plan(&machine.host(), &on).unwrap();
     assert_eq!(words(&plan), ["nohz_full=3", "irqaffinity=0-2"]);
 }
@@ -194,8 +194,8 @@ fn a_kernel_without_nohz_full_gets_isolcpus_for_one_core_and_never_nohz_full() {
     let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
     assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1", "isolcpus=2-3"]);
     let mut off = request_cpus("2-3");
-    off.shield.tunables.insert("isolcpus-domain".to_owned(), false);
-    off.shield.tunables.insert("nohz-full".to_owned(), true);
+    off.shield.tunables.set("isolcpus-domain", false);
+    off.shield.tunables.set("nohz-full", true);
     let plan = make_plan(&machine.host(), &off).unwrap();
     assert_eq!(words(&plan), ["rcu_nocbs=2-3", "irqaffinity=0-1"]);
 }
@@ -215,7 +215,7 @@ fn without_a_configuration_mainlines_version_counts_where_no_vendor_is_named() {
     // Nor does a request give it words that are younger.
     let mut on = request;
     for name in ["nosmt", "intel-pstate-disable", "idle-poll"] {
-        on.shield.tunables.insert(name.to_owned(), true);
+        on.shield.tunables.set(name, true);
     }
     let plan = make_plan(&machine.host(), &on).unwrap();
     assert_eq!(words(&plan), ["isolcpus=3", "idle=poll"]);
@@ -235,7 +235,7 @@ fn a_word_that_stable_releases_got_later_is_written_on_request_with_a_warning() 
     machine.remove(&format!("boot/config-{old}"));
     machine.update_grub();
     let mut request = BootRequest { kernels: Some("4.14*".to_owned()), ..request_cpus("3") };
-    request.shield.tunables.insert("nosmt".to_owned(), true);
+    request.shield.tunables.set("nosmt", true);
     let plan = make_plan(&machine.host(), &request).unwrap();
     assert!(words(&plan).contains(&"nosmt"), "{:?}", words(&plan));
     let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
@@ -267,7 +267,7 @@ fn what_a_vendor_kernel_has_is_not_known_and_is_written_on_request_only() {
     let hint = "cpushield boot apply --trial --on nohz-full --on rcu-nocbs";
     assert!(text.contains(hint), "{text}");
     assert_eq!(before, machine.files());
-    request.shield.tunables.insert("nohz-full".to_owned(), true);
+    request.shield.tunables.set("nohz-full", true);
     let plan = make_plan(&machine.host(), &request).unwrap();
     assert_eq!(words(&plan), ["nohz_full=1-3"]);
     let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
@@ -286,7 +286,7 @@ fn the_flags_of_isolcpus_are_one_word_with_its_price_and_status_compares_it() {
     let on = |names: &[&str]| {
         let mut request = request_cpus("2-3");
         for name in names {
-            request.shield.tunables.insert((*name).to_owned(), true);
+            request.shield.tunables.set(name, true);
         }
         make_plan(&machine.host(), &request).unwrap()
     };
@@ -331,7 +331,7 @@ fn parameters_that_no_released_kernel_has_are_explained_and_not_written() {
     let machine = Machine::debian();
     for name in ["isolcpus-io-queue", "nohz-full-without-list"] {
         let mut request = request_cpus("2-3");
-        request.shield.tunables.insert(name.to_owned(), true);
+        request.shield.tunables.set(name, true);
         let error = make_plan(&machine.host(), &request).unwrap_err().to_string();
         assert!(error.contains("no released kernel"), "{error}");
     }

@@ -203,7 +203,7 @@ fn unsafe_or_contradictory_requests_are_refused_before_any_write() {
     assert!(matches!(refused(&kernels("5.*")), BootError::NoKernel { .. }));
     let on = |name: &str| {
         let mut asked = BootRequest::default();
-        asked.shield.tunables.insert(name.to_owned(), true);
+        asked.shield.tunables.set(name, true);
         asked
     };
     assert!(matches!(refused(&on("mitigations")), BootError::Never { .. }));

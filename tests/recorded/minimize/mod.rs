@@ -16,7 +16,7 @@ use cpushield::experiment::{
 use cpushield::report::option_search;
 use cpushield_linux::CpuSet;
 use simulated::{Random, Sim, Truth, World};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 const MATRIX: &str = r#"
 [[row]]
@@ -43,7 +43,7 @@ const TUNABLES: [&str; 10] = [
 
 fn base() -> ExperimentRow {
     let mut row = Matrix::parse(MATRIX, "m.toml").unwrap().rows.remove(0);
-    row.tunables = BTreeMap::new();
+    row.tunables.clear();
     row
 }
 
@@ -57,7 +57,7 @@ fn minimize(words: &[&str]) -> SearchRequest {
         goal: SearchGoal::MaxLatency { ns: 20_000 },
         base: base(),
         options: words.chain(tunables).collect(),
-        forced: TUNABLES.iter().map(|name| (*name).to_owned()).collect(),
+        forced: TUNABLES.iter().map(|name| ((*name).to_owned(), true)).collect(),
         shield_stays: false,
         fixed: Vec::new(),
     }
@@ -136,7 +136,7 @@ fn the_planted_least_set_is_found_with_20_of_20_seeds() {
         assert_eq!(with_state(&found, OptionState::Needed), names(&needed), "seed {seed}");
         assert_eq!(with_state(&found, OptionState::LeftOut).len(), 10 - needed.len());
         let row = found.found.unwrap();
-        let on = row.tunables.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone());
+        let on = row.tunables.iter().filter(|(_, on)| on.is_on()).map(|(name, _)| name.clone());
         assert_eq!(on.collect::<BTreeSet<String>>(), names(&needed));
     }
 }

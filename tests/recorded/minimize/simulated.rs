@@ -99,7 +99,7 @@ impl World {
 
     fn observe(&mut self, row: &ExperimentRow) -> GoalObservation {
         self.measured += 1;
-        let on = row.tunables.iter().filter(|(_, on)| **on).map(|(name, _)| name.clone());
+        let on = row.tunables.iter().filter(|(_, on)| on.is_on()).map(|(name, _)| name.clone());
         let has: BTreeSet<String> = on
             .chain(self.running.parameters.iter().cloned())
             .chain(self.running.kernel.iter().cloned())

@@ -11,10 +11,10 @@ use cpushield::exchange::{
     DropInRefusal, ImportedPolicy, make_policy, service_drop_in, tuned_profile,
 };
 use cpushield::plan::plan;
-use cpushield::policy::{PolicyFile, ShieldRequest, Siblings};
+use cpushield::policy::{PolicyFile, ShieldRequest, Siblings, TunableSetting};
 use cpushield::survey::other_tools::{OtherTool, SetupError, ToolSetup, read_setup};
 use cpushield::survey::{Machine, survey};
-use cpushield::tunables;
+use cpushield::tunables::{self, spell_setting};
 use cpushield_linux::Host;
 use serde_json::Value;
 use std::fs;
@@ -66,14 +66,14 @@ impl OtherMachine {
         let (_, mut machine) = self.survey();
         let setup = self.setup(tool).unwrap();
         let imported = make_policy(&machine, &setup).unwrap();
-        let policy = PolicyFile::parse(&imported.policy, "made").unwrap();
-        let known = |name: &str| match tunables::named(name).is_some()
+        let mut policy = PolicyFile::parse(&imported.policy, "made").unwrap();
+        let known = |name: &str, setting: &TunableSetting| match tunables::named(name).is_some()
             || cpushield::boot::parameters::named(name).is_some()
         {
-            true => None,
-            false => Some(format!("unknown: {name}")),
+            true => spell_setting(name, setting).map_err(|refusal| refusal.to_string()),
+            false => Err(format!("unknown: {name}")),
         };
-        policy.check_tunables(&imported.policy, "made", &known).unwrap();
+        policy.read_tunables(&imported.policy, "made", &known).unwrap();
         assert_eq!(policy.shield.len(), imported.shields.len());
         machine.cgroup.groups.clear();
         for (shield, found) in imported.shields.iter().zip(&setup.shields) {

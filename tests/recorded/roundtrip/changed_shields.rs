@@ -18,7 +18,6 @@ use cpushield::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_sour
 use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The CPUs of a version before a change and after it.
@@ -114,7 +113,7 @@ fn a_changed_shield_is_as_if_only_the_new_version_had_been_applied() {
 
 /// The plan of the shield of this number with a tunable switched off.
 fn plan_without(bench: &Bench, number: usize, cpus: &CpuSet, tunable: &str) -> Plan {
-    let tunables = BTreeMap::from([(tunable.to_owned(), false)]);
+    let tunables = [(tunable.to_owned(), false)].into();
     let request = |all| ShieldRequest { cpus: Some(cpus.clone()), tunables, ..all };
     plan_with(bench, NAMES[number], request).unwrap()
 }

@@ -16,9 +16,7 @@ fn machine() -> (Tree, Plan) {
     tree.insert(SERVER[1..].into(), file("50000000\n"));
     let mut plan = trees::v2_plan();
     let mut step = plan.steps[0].clone();
-    let (path, value) = (SERVER.to_owned(), "0".to_owned());
-    (step.change, step.required) =
-        (Change::Write { path, value, compare: ValueComparison::Text }, false);
+    (step.change, step.required) = (trees::write(SERVER, "0", ValueComparison::Text), false);
     "fair-server".clone_into(&mut step.tunable);
     let keep = plan.steps.iter().position(|step| step.change == Change::KeepAffinities).unwrap();
     plan.steps.insert(keep + 1, step);

@@ -51,17 +51,12 @@ fn plan(changes: Vec<Change>) -> Plan {
 
 /// A step for each file, in the order in which the tunables want them.
 fn steps() -> Vec<Change> {
-    let write = |path: &str, value: &str, compare| Change::Write {
-        path: path.to_owned(),
-        value: value.to_owned(),
-        compare,
-    };
     vec![
-        write(SWITCH, "0", ValueComparison::Again),
+        trees::write(SWITCH, "0", ValueComparison::Again),
         Change::CycleCpu { cpu: 3 },
-        write(RT_RUNTIME, "-1", ValueComparison::Text),
-        write(FAIR_SERVER, "0", ValueComparison::Text),
-        write(WATCHDOG, "0-2", ValueComparison::List),
+        trees::write(RT_RUNTIME, "-1", ValueComparison::Text),
+        trees::write(FAIR_SERVER, "0", ValueComparison::Text),
+        trees::write(WATCHDOG, "0-2", ValueComparison::List),
     ]
 }
 
@@ -120,12 +115,8 @@ fn only_the_ext_server_gives_time_to_the_threads_of_a_sched_ext_scheduler() {
         }
         tree
     };
-    let write = |path: &str| Change::Write {
-        path: path.to_owned(),
-        value: "0".to_owned(),
-        compare: ValueComparison::Text,
-    };
-    let steps = [vec![write(EXT_SERVER)], steps()].concat();
+    let ext_server = trees::write(EXT_SERVER, "0", ValueComparison::Text);
+    let steps = [vec![ext_server], steps()].concat();
     let subjects = |tree: &Tree| -> Vec<String> {
         let bench = Bench::of(tree);
         let applied = bench.apply(&bench.host(), &plan(steps.clone())).unwrap();
@@ -219,11 +210,7 @@ fn busy_on_own_node() -> (Bench, Tree) {
     let before = bench.tree();
     set_state(&bench, ") R", ") S");
     let mut plan = trees::v2_plan();
-    let mems = Change::Write {
-        path: format!("{GROUP}/cpuset.mems"),
-        value: "1".to_owned(),
-        compare: ValueComparison::List,
-    };
+    let mems = trees::write(&format!("{GROUP}/cpuset.mems"), "1", ValueComparison::List);
     plan.steps.insert(4, trees::step(mems, false));
     plan.steps.truncate(8);
     bench.apply(&bench.host(), &plan).unwrap();

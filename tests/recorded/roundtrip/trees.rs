@@ -1,9 +1,9 @@
 //! Synthetic machines and their plans: cgroup v2, v2 under systemd, v1 with a foreign cpuset.
 
 use super::bench::{Tree, file};
-use cpushield::change::{Change, EffectTime, Risk, ValueComparison};
+use cpushield::change::{Change, EffectTime, Risk, ValueComparison, WrittenFile};
 use cpushield::plan::{Plan, Shield, Step};
-use cpushield::policy::Workload;
+use cpushield::policy::{TunableSettings, Workload};
 use cpushield_linux::{CpuSet, TaskId};
 use std::collections::BTreeMap;
 
@@ -157,7 +157,14 @@ fn v1() -> Tree {
 }
 
 pub fn write(path: &str, value: &str, compare: ValueComparison) -> Change {
-    Change::Write { path: path.to_owned(), value: value.to_owned(), compare }
+    let what = match path.rsplit('/').next() {
+        Some("cpuset.cpus" | "cpuset.cpus.exclusive") => WrittenFile::CpusetCpus,
+        Some("cpuset.mems") => WrittenFile::CpusetMems,
+        Some("cpuset.cpus.partition") => WrittenFile::CpusetPartition,
+        Some("cpuset.cpu_exclusive" | "cpuset.sched_load_balance") => WrittenFile::CpusetFlag,
+        _ => WrittenFile::Setting,
+    };
+    Change::Write { path: path.to_owned(), value: value.to_owned(), compare, what }
 }
 
 fn task(tid: i32) -> TaskId {
@@ -211,7 +218,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             tickless: CpuSet::new(),
             evict: false,
             closed: CpuSet::new(),
-            tunables: BTreeMap::new(),
+            tunables: TunableSettings::default(),
         },
         why: Vec::new(),
         steps: steps.collect(),

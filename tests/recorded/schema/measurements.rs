@@ -11,9 +11,9 @@ use cpushield::experiment::search::{
     SearchRequest, TrialPlan, collect_search,
 };
 use cpushield::experiment::{Matrix, RowCpus, Schedule};
+use cpushield::policy::TunableSetting;
 use cpushield_linux::{CpuSet, sys::sched};
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::process::Command;
 
 /// An experiment of one cell, which needs no shield.
@@ -187,7 +187,7 @@ pub fn check_searches(validator: &mut SchemaValidator) -> Result<(), String> {
         goal: SearchGoal::MaxLatency { ns: 20_000 },
         base: matrix.rows[0].clone(),
         options: vec![tunable("thp"), tunable("cpuset")],
-        forced: BTreeSet::new(),
+        forced: [("cpu-idle".to_owned(), TunableSetting::Value("20us".to_owned()))].into(),
         shield_stays: false,
         fixed: vec![FixedOption {
             option: tunable("keep-affinities"),
