@@ -18,6 +18,7 @@ pub mod experiment;
 pub mod export;
 pub mod failure;
 pub mod glob;
+pub mod input;
 pub mod json;
 pub mod latency;
 pub mod live;

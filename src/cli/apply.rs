@@ -3,7 +3,6 @@
 use super::GlobalArgs;
 use super::help::{BUG, ExitCode, HelpTail, USAGE};
 use super::paint::{show, show_done};
-use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::report::{applied_blocks, applied_policy_blocks, script_blocks};
 use crate::ui::Ui;
@@ -11,6 +10,7 @@ use crate::workflow::WorkContext;
 use crate::workflow::apply_policy::apply_policy;
 use crate::workflow::apply_shield::{PlanSource, ProgramsInTheWay, apply_source, preview_source};
 use crate::workflow::policy_shields::plan_policy_shields;
+use crate::workflow::shield_options::{DisturbArgs, ONE_SHIELD, ShieldOptions};
 use std::path::PathBuf;
 
 /// Shield CPUs: apply a plan
@@ -43,7 +43,7 @@ pub struct ApplyArgs {
     disturb: DisturbArgs,
     /// The shield
     #[command(flatten)]
-    request: RequestArgs,
+    request: ShieldOptions,
 }
 
 /// The end of its help.

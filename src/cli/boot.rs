@@ -2,22 +2,20 @@
 
 use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::input::span;
 use super::paint::show;
-use super::request::{ONE_SHIELD, RequestArgs};
 use crate::failure::{Failure, FailureKind};
+use crate::input::span;
 use crate::report::{
     boot_plan_blocks, boot_recipe_blocks, boot_status_blocks, boot_trial_blocks,
     boot_undone_blocks, boot_written_blocks,
 };
 use crate::ui::Ui;
 use crate::workflow::boot_parameters::{
-    BootOptions, BootOrder, DefaultEntry, EntryStart, ExperimentRowName, ParameterTerm,
-    TrialDeadline, TrialGoal, TrialWait, plan_boot, preview_boot, read_boot_status, start_kernel,
-    undo_boot, write_boot,
+    BootOptions, BootOrder, DefaultEntry, EntryStart, ParameterTerm, TrialDeadline, TrialGoal,
+    TrialWait, plan_boot, preview_boot, read_boot_status, start_kernel, undo_boot, write_boot,
 };
 use crate::workflow::conclude::{conclude_trial, reboot_unless_reached};
-use std::path::PathBuf;
+use crate::workflow::shield_options::ShieldOptions;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -83,54 +81,14 @@ impl UntilArg {
     }
 }
 
-/// The kernels that get the parameters, and parameters of the user's own
-#[derive(Debug, Clone, Default, clap::Args)]
-struct KernelArgs {
-    /// Kernels to configure, as a version glob: `*-rt-*` [default: all real-time kernels, or the
-    /// default kernel if there are none]
-    #[arg(long, value_name = "GLOB")]
-    kernels: Option<String>,
-    /// Add a kernel parameter of your own: `nohlt`, `radeon.modeset=0`; repeatable
-    #[arg(long, value_name = "WORD[=VALUE]")]
-    parameter: Vec<String>,
-    /// Accept parameters that are neither in the kernel's documentation nor parameters of its
-    /// modules
-    #[arg(long)]
-    allow_unknown: bool,
-    /// Take the kernel parameters from a row of this experiment (`experiment -o`) instead of a
-    /// shield; they are written for the kernel of that measurement
-    #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = ONE_SHIELD)]
-    #[arg(conflicts_with_all = ["parameter", "allow_unknown", "policy"])]
-    from: Option<PathBuf>,
-    /// Name of the row in the --from file
-    #[arg(long, value_name = "NAME", requires = "from")]
-    row: Option<String>,
-}
-
-impl KernelArgs {
-    /// The same options, as the workflow takes them.
-    fn options(&self) -> BootOptions {
-        BootOptions {
-            kernels: self.kernels.clone(),
-            parameters: self.parameter.clone(),
-            allow_unknown: self.allow_unknown,
-            row: self
-                .from
-                .clone()
-                .zip(self.row.clone())
-                .map(|(file, row)| ExperimentRowName { file, row }),
-        }
-    }
-}
-
 #[derive(Debug, clap::Args)]
 struct BootPlanArgs {
     /// The kernels
     #[command(flatten)]
-    kernels: KernelArgs,
+    kernels: BootOptions,
     /// The shield
     #[command(flatten)]
-    request: RequestArgs,
+    request: ShieldOptions,
 }
 
 #[derive(Debug, clap::Args)]
@@ -140,7 +98,7 @@ struct BootApplyArgs {
     dry_run: bool,
     /// The kernels
     #[command(flatten)]
-    kernels: KernelArgs,
+    kernels: BootOptions,
     /// Add the new entries after all others, so that the default entry does not change
     #[arg(long)]
     keep_default: bool,
@@ -162,7 +120,7 @@ struct BootApplyArgs {
     kexec: bool,
     /// The shield
     #[command(flatten)]
-    request: RequestArgs,
+    request: ShieldOptions,
 }
 
 impl BootApplyArgs {
@@ -309,7 +267,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &BootArgs) -> Result<ExitCode, Fa
 /// The request is wrong, unsafe or impossible, or the boot loader's files cannot be parsed.
 fn plan(ui: &Ui, global: &GlobalArgs, args: &BootPlanArgs) -> Result<ExitCode, Failure> {
     let work = global.open(ui)?;
-    let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
+    let plan = plan_boot(&work, &args.request, &args.kernels)?;
     show(ui, &plan, || boot_plan_blocks(&plan))?;
     Ok(match plan.parameters.as_slice() {
         [] => ExitCode::from(FailureKind::Machine.code()),
@@ -326,7 +284,7 @@ fn apply(ui: &Ui, global: &GlobalArgs, args: &BootApplyArgs) -> Result<(), Failu
         true => global.open(ui)?,
         false => global.open_live(ui)?,
     };
-    let plan = plan_boot(&work, &args.request.options(), &args.kernels.options())?;
+    let plan = plan_boot(&work, &args.request, &args.kernels)?;
     let order = args.order();
     if args.dry_run {
         let recipe = preview_boot(&work, &plan, &order)?;

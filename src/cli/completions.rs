@@ -3,9 +3,7 @@
 use super::help::{HelpTail, READING};
 use crate::failure::Failure;
 use crate::ui::Ui;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap_complete::Shell;
-use std::ffi::OsStr;
 
 /// Print shell completions
 ///
@@ -47,26 +45,4 @@ fn visible_command() -> clap::Command {
         let about = boot.get_about().cloned().unwrap_or_default();
         clap::Command::default().name("boot").about(about).subcommands(visible.collect::<Vec<_>>())
     })
-}
-
-/// An argument that shells complete to known names. It accepts any text, because the
-/// subcommand reports an unknown name better than clap does: it suggests similar names.
-#[derive(Debug, Clone)]
-pub(super) struct KnownWord(pub(super) fn() -> Vec<&'static str>);
-
-impl TypedValueParser for KnownWord {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
-    }
 }

@@ -3,7 +3,6 @@
 use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show_done;
-use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
 use crate::report::{enabled_blocks, enabled_policy_blocks};
 use crate::ui::Ui;
@@ -11,6 +10,7 @@ use crate::workflow::absolute_path;
 use crate::workflow::every_boot::{
     ApplyTime, EnabledPolicy, EnabledShield, enable_policy, enable_shield,
 };
+use crate::workflow::shield_options::{DisturbArgs, ONE_SHIELD, ShieldOptions};
 use std::path::Path;
 
 /// Shield CPUs at every boot, before services start
@@ -30,7 +30,7 @@ pub struct EnableArgs {
     disturb: DisturbArgs,
     /// The shield
     #[command(flatten)]
-    request: RequestArgs,
+    request: ShieldOptions,
 }
 
 /// The end of its help.
@@ -70,8 +70,8 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &EnableArgs) -> Result<(), Failur
 
 /// The arguments of `cpushield` that apply this request, independent of the working directory.
 #[must_use]
-pub fn apply_arguments(request: &RequestArgs) -> Vec<String> {
+pub fn apply_arguments(request: &ShieldOptions) -> Vec<String> {
     let policy = request.policy.as_ref().map(|path| absolute_path(Path::new(path)));
-    let request = RequestArgs { policy, ..request.clone() };
+    let request = ShieldOptions { policy, ..request.clone() };
     ["apply".to_owned()].into_iter().chain(request.to_arguments()).collect()
 }

@@ -2,10 +2,10 @@
 
 use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::input;
 use super::paint::show;
 use crate::documents::option_search::SearchGoal;
 use crate::failure::Failure;
+use crate::input;
 use crate::report::{experiment as report, option_search};
 use crate::ui::Ui;
 use crate::workflow::WorkContext;

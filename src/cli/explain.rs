@@ -1,9 +1,9 @@
 //! `cpushield explain`: shows the page about a tunable, a cause, an instrument, a load, or any name
 //! that a table shows. Pages link to each other by name.
 
-use super::completions::KnownWord;
 use super::help::{HelpTail, READING};
 use crate::failure::Failure;
+use crate::input::KnownWord;
 use crate::ui::Ui;
 use crate::workflow::explained_page::{explain, list_pages, page_list, static_names};
 

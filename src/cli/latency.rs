@@ -1,24 +1,14 @@
 //! `cpushield latency`: measures the wake-up latency of threads on shielded CPUs.
 
+use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
-use super::loads::LoadArgs;
 use super::paint::show;
-use super::{GlobalArgs, input};
-use crate::cpu_selection::CpuSelection;
 use crate::failure::Failure;
-use crate::policy::{LatencyLimits, LinuxCncGrade};
 use crate::report::latency as report;
 use crate::ui::{OutputFormat, Ui};
-use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::latency_check;
-use crate::workflow::measure_latency::{
-    INSTRUMENTS, LatencyFiles, LatencyRequest, measure_latency, read_limits, write_files,
-};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use cpushield_linux::CpuSet;
-use std::path::PathBuf;
-use std::time::Duration;
+use crate::workflow::measure_latency::{LatencyRequest, measure_latency, write_files};
 
 /// Measure wake-up latency on the shielded CPUs
 ///
@@ -31,97 +21,12 @@ use std::time::Duration;
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "cpushield latency [OPTIONS] <INSTRUMENT>")]
 pub struct LatencyArgs {
-    /// Event that the threads wait for
-    #[arg(value_name = "INSTRUMENT", value_parser = instrument_parser())]
-    instrument: Option<String>,
-    /// CPUs to measure [default: the CPUs of the active shield]
-    #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
-    cpus: Option<CpuSelection>,
-    /// How long to measure [default: 10s]
-    #[arg(long = "for", value_name = "TIME", value_parser = input::span)]
-    time: Option<Duration>,
-    /// Save the results as JSON to this file every second
-    #[arg(long, short, value_name = "FILE")]
-    #[arg(value_parser = input::output_file())]
-    output: Option<PathBuf>,
-    /// Warm-up: how long the threads run before the measurement [default: 200ms; 1s with a load]
-    #[arg(long, value_name = "TIME", value_parser = input::time)]
-    warmup: Option<Duration>,
-    /// Period of a thread on each CPU; repeat the option for more threads [default: 1ms]
-    #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
-    thread: Vec<u64>,
-    /// Real-time priority of the thread with the shortest period, 1 to 98; the other threads get
-    /// lower priorities [default: 80]
-    #[arg(long, value_name = "PRIORITY", value_parser = input::lower_priority)]
-    fifo: Option<u32>,
-    /// Use ordinary threads (SCHED_OTHER) instead of real-time threads
-    #[arg(long, conflicts_with = "fifo")]
-    other: bool,
-    /// Count latencies longer than this, for example 20us; can be given up to 8 times
-    #[arg(long, value_name = "TIME", value_parser = input::span_ns, value_delimiter = ',')]
-    over: Vec<u64>,
-    /// Limit: no latency longer than this
-    #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
-    max: Option<u64>,
-    /// Limit: the max jitter of every thread is within this LinuxCNC range
-    #[arg(long, value_name = "GRADE", value_enum)]
-    linuxcnc: Option<LinuxCncGrade>,
-    /// Policy file for the limits not set by an option; if it has several shields, --shield selects
-    /// one
-    #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
-    /// Trace the CPUs and report what ran during the worst latencies. Tracing overhead is included
-    /// in the results
-    #[arg(long)]
-    why: bool,
-    /// Write the histogram to this file in cyclictest's format
-    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
-    histogram: Option<PathBuf>,
-    /// Write the histograms to this file as an HDR log
-    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
-    hdr: Option<PathBuf>,
-    /// The load
+    /// The measurement
     #[command(flatten)]
-    load: LoadArgs,
-    /// Allow real-time threads on every CPU of the machine
-    #[arg(long)]
-    force: bool,
-    /// Cgroup directory that the threads join, if another tool made the shield
-    #[arg(long, value_name = "DIR")]
-    cgroup: Option<String>,
-    /// Trace (`--why`, kernel tracers) even if that interrupts other active shields
-    #[arg(long)]
-    disturb: bool,
+    request: LatencyRequest,
     /// The active shield
     #[command(flatten)]
     active: ActiveArgs,
-}
-
-impl LatencyArgs {
-    fn given_limits(&self) -> LatencyLimits {
-        LatencyLimits { max_ns: self.max, linuxcnc: self.linuxcnc }
-    }
-
-    fn request(&self, limits: LatencyLimits, cpus: Option<CpuSet>) -> LatencyRequest {
-        LatencyRequest {
-            instrument: self.instrument.clone(),
-            cpus,
-            span: self.time,
-            output: self.output.clone(),
-            warmup: self.warmup,
-            periods_ns: self.thread.clone(),
-            fifo: self.fifo,
-            other: self.other,
-            over_ns: self.over.clone(),
-            limits,
-            why: self.why,
-            files: LatencyFiles { histogram: self.histogram.clone(), hdr: self.hdr.clone() },
-            load: self.load.options(),
-            force: self.force,
-            disturbance: self.disturb.into(),
-            cgroup: self.cgroup.clone(),
-        }
-    }
 }
 
 /// The end of its help.
@@ -151,13 +56,10 @@ pub(super) const HELP: HelpTail = HelpTail {
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failure> {
     let mut work = global.open_live(ui)?;
     args.active.select(&mut work)?;
-    let shield = args.active.shield.as_deref();
-    let limits = read_limits(&work.host, args.policy.as_deref(), shield, args.given_limits())?;
-    let cpus = select_cpus(&work.host, args.cpus.as_ref())?;
-    let request = args.request(limits, cpus);
-    let (latency, save_error) = measure_latency(&work, &request)?;
+    let LatencyArgs { request, active } = args;
+    let (latency, save_error) = measure_latency(&work, request, active.shield.as_deref())?;
     show(ui, &latency, || report::blocks(&latency))?;
-    write_files(&work, &request.files, &latency)?;
+    write_files(&work, request, &latency)?;
     if let Some(failure) = save_error {
         if ui.format == OutputFormat::Text {
             ui.line(&latency)?;
@@ -165,14 +67,6 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &LatencyArgs) -> Result<(), Failu
         return Err(failure);
     }
     latency_check::check(&latency)
-}
-
-fn instrument_parser() -> impl TypedValueParser<Value = String> {
-    PossibleValuesParser::new(
-        INSTRUMENTS
-            .iter()
-            .map(|instrument| PossibleValue::new(instrument.name).help(instrument.summary)),
-    )
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 
 use super::GlobalArgs;
 use super::help::{HelpTail, READING};
-use super::input::is_standard_output;
 use super::paint::show;
-use super::request::{DisturbArgs, ONE_SHIELD, RequestArgs};
 use crate::failure::Failure;
+use crate::input::is_standard_output;
 use crate::json::to_json;
 use crate::report::blocks::ReportBlock;
 use crate::report::free_cpus;
@@ -15,6 +14,7 @@ use crate::workflow::WorkContext;
 use crate::workflow::apply_shield::{find_free, plan_options};
 use crate::workflow::other_tools::{ExportFormat, OtherTool, export_plan, import_policy};
 use crate::workflow::policy_shields::plan_policy_shields;
+use crate::workflow::shield_options::{DisturbArgs, ONE_SHIELD, ShieldOptions};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ pub struct PlanArgs {
     pub disturb: DisturbArgs,
     /// The shield
     #[command(flatten)]
-    pub request: RequestArgs,
+    pub request: ShieldOptions,
 }
 
 /// The end of its help.
@@ -102,7 +102,7 @@ pub fn run(ui: &Ui, global: &GlobalArgs, args: &PlanArgs) -> Result<(), Failure>
 }
 
 /// Refuses options that request a shield, where the CPUs come from elsewhere.
-fn refuse_request(request: &RequestArgs, option: &str) -> Result<(), Failure> {
+fn refuse_request(request: &ShieldOptions, option: &str) -> Result<(), Failure> {
     match request.to_arguments().first() {
         None => Ok(()),
         Some(given) => Err(Failure::usage(format!("{option} cannot be combined with {given}"))),

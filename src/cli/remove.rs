@@ -1,10 +1,11 @@
 //! `cpushield remove`: moves processes out of the shield.
 
+use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show_done;
-use super::{GlobalArgs, input};
 use crate::failure::Failure;
+use crate::input;
 use crate::report::moved_blocks;
 use crate::ui::Ui;
 use crate::workflow::membership::remove_processes;

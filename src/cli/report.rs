@@ -4,7 +4,7 @@
 use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{HelpTail, READING};
-use super::input::is_standard_output;
+use crate::input::is_standard_output;
 
 use crate::failure::Failure;
 use crate::report::{blocks, page};

@@ -1,9 +1,10 @@
 //! `cpushield run`: runs a program in the shield.
 
+use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::HelpTail;
-use super::{GlobalArgs, input};
 use crate::failure::Failure;
+use crate::input;
 use crate::ui::Ui;
 use crate::workflow::run_program::{ProgramCpus, ProgramRequest, parse_deadline, run_program};
 use cpushield_linux::SchedPolicy;

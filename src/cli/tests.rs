@@ -1,6 +1,7 @@
 //! Tests of the command line as a whole.
 
 use super::*;
+use crate::workflow::shield_options::ShieldOptions;
 
 #[test]
 fn the_long_help_of_every_subcommand_adds_to_its_summary() {
@@ -59,7 +60,7 @@ fn each_option_is_under_its_heading_and_global_options_come_last() {
     let names = |command: clap::Command| -> Vec<String> {
         command.get_arguments().filter_map(|arg| Some(arg.get_long()?.to_owned())).collect()
     };
-    let shield = names(request::RequestArgs::augment_args(clap::Command::default()));
+    let shield = names(ShieldOptions::augment_args(clap::Command::default()));
     let global = names(GlobalArgs::augment_args(clap::Command::default()));
     assert!(shield.len() > 10 && global.len() > 4);
     let mut command = Cli::command();

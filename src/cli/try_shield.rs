@@ -1,11 +1,12 @@
 //! `cpushield try`: shields a CPU for a few seconds, verifies the shield and undoes everything.
 
+use super::GlobalArgs;
 use super::help::{BUG, HelpTail, USAGE};
 use super::paint::show;
-use super::request::RequestArgs;
-use super::{GlobalArgs, input};
 use crate::failure::{Failure, FailureKind};
+use crate::input;
 use crate::ui::Ui;
+use crate::workflow::shield_options::ShieldOptions;
 use crate::workflow::try_shield;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub struct TryArgs {
     pub price: Vec<String>,
     /// The shield
     #[command(flatten)]
-    pub request: RequestArgs,
+    pub request: ShieldOptions,
 }
 
 /// The end of its help.
@@ -57,7 +58,7 @@ const LONGEST: Duration = Duration::from_secs(10 * 60);
 /// The machine cannot be shielded, or a change could not be undone.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &TryArgs) -> Result<(), Failure> {
     let work = global.open_live(ui)?;
-    let attempt = try_shield::try_options(&work, &args.request.options(), args.time, &args.price)?;
+    let attempt = try_shield::try_options(&work, &args.request, args.time, &args.price)?;
     show(ui, &attempt, || attempt.blocks())?;
     if attempt.left.is_empty() && attempt.differences.is_empty() {
         return Ok(());

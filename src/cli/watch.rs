@@ -1,10 +1,11 @@
 //! `cpushield watch`: shows a live view of all CPUs.
 
+use super::GlobalArgs;
 use super::active::ActiveArgs;
 use super::help::{HelpTail, READING};
-use super::{GlobalArgs, input};
 use crate::cpu_selection::CpuSelection;
 use crate::failure::Failure;
+use crate::input;
 use crate::ui::Ui;
 use crate::workflow::cpu_names::select_cpus;
 use crate::workflow::live_view::{LiveRequest, show_live_view};

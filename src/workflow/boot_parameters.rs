@@ -2,9 +2,8 @@
 
 use super::machine_survey::survey_machine;
 use super::measured_row;
-pub use super::measured_row::ExperimentRowName;
 use super::root_files::{RootFile, warn_of_other_users};
-use super::shield_options::ShieldOptions;
+use super::shield_options::{ONE_SHIELD, ShieldOptions};
 use super::{WorkContext, absolute_path};
 use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
@@ -18,19 +17,31 @@ use crate::documents::machine::Machine;
 use crate::failure::Failure;
 use crate::policy::RequestedParameter;
 use cpushield_linux::Host;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is requested of the boot in addition to the shield.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// The kernels that get the parameters, and parameters of the user's own
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct BootOptions {
-    /// The kernels, as a version glob.
+    /// Kernels to configure, as a version glob: `*-rt-*` [default: all real-time kernels, or the
+    /// default kernel if there are none]
+    #[arg(long, value_name = "GLOB")]
     pub kernels: Option<String>,
-    /// Kernel parameters of the user's own.
-    pub parameters: Vec<String>,
-    /// Whether those are written that no check knows.
+    /// Add a kernel parameter of your own: `nohlt`, `radeon.modeset=0`; repeatable
+    #[arg(long, value_name = "WORD[=VALUE]")]
+    pub parameter: Vec<String>,
+    /// Accept parameters that are neither in the kernel's documentation nor parameters of its
+    /// modules
+    #[arg(long)]
     pub allow_unknown: bool,
-    /// The row of an experiment whose parameters are written, instead of those of a shield.
-    pub row: Option<ExperimentRowName>,
+    /// Take the kernel parameters from a row of this experiment (`experiment -o`) instead of a
+    /// shield; they are written for the kernel of that measurement
+    #[arg(long, value_name = "FILE", requires = "row", conflicts_with_all = ONE_SHIELD)]
+    #[arg(conflicts_with_all = ["parameter", "allow_unknown", "policy"])]
+    pub from: Option<PathBuf>,
+    /// Name of the row in the --from file
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub row: Option<String>,
 }
 
 /// Plans the parameters that this shield and these options need.
@@ -56,16 +67,16 @@ pub(super) fn plan_boot_of(
     boot: &BootOptions,
 ) -> Result<BootPlan, Failure> {
     let WorkContext { host, store, .. } = work;
-    if let Some(name) = &boot.row {
+    if let Some(name) = boot.from.as_deref().zip(boot.row.as_deref()) {
         let row = measured_row::read(host, machine, name, boot.kernels.as_deref())?;
         let menu = earlier::find_menu(host, store)?;
         return Ok(for_row(host, machine, &row, menu.as_ref())?);
     }
     let mut shield = options.resolve(host, machine, EffectTime::Boot)?.request;
     // A word of the command line replaces that of the policy.
-    shield.parameters.retain(|it| !boot.parameters.iter().any(|word| contradicts(&it.word, word)));
+    shield.parameters.retain(|it| !boot.parameter.iter().any(|word| contradicts(&it.word, word)));
     shield.parameters.extend(
-        boot.parameters
+        boot.parameter
             .iter()
             .map(|word| RequestedParameter { word: word.clone(), place: "--parameter".to_owned() }),
     );

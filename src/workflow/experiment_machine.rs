@@ -3,7 +3,7 @@
 
 use super::apply_shield::warn_of_nohz_full;
 use super::apply_with_fallback::{PlanOrigin, apply_or_fall_back};
-use super::load_options::{LoadCpus, LoadOptions};
+use super::load_options::LoadOptions;
 use super::root_files::{RootFile, warn_of_other_users};
 use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
 use super::{WorkContext, absolute_path, active_shields, step_aside};
@@ -186,7 +186,7 @@ impl LiveExperimentMachine<'_> {
         };
         let what = format!("{} × {}", row.name, column.name);
         // The load runs where ordinary programs run: on every CPU outside the shield.
-        let load = LoadOptions { kinds: column.load.clone(), cpus: LoadCpus::All };
+        let load = LoadOptions::everywhere(column.load.clone());
         let shielded = place.as_ref().map_or_else(CpuSet::new, |_| cpus.shielded.clone());
         let load = load
             .request(self.work, &cpus.measured, &shielded)

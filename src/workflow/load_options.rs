@@ -5,6 +5,7 @@ use super::active_shields::{cpus_of, known_shields};
 use super::cpu_names::read_cpu_list;
 use crate::cpu_selection::mask_hint;
 use crate::failure::Failure;
+use crate::input::KnownWord;
 use crate::load::{COMMAND, KINDS, LoadRequest, NONE, parse_loads};
 use crate::registry::names;
 use cpushield_linux::{CpuSet, files::scratch_file};
@@ -13,12 +14,22 @@ use std::str::FromStr;
 /// The form of a list of CPUs, as a hint.
 const LIST_HINT: &str = "a list looks like 3 or 2-3";
 
-/// The requested loads.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The load on the rest of the machine
+#[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub struct LoadOptions {
-    /// Names of loads; `none` is no load.
+    /// Run a load on the rest of the machine and report its throughput: messages, memory, disk,
+    /// network, fork, timers, interrupts, or all of them. If installed, also stress-ng or
+    /// hackbench, for example 'stress-ng:--cpu 2'. See `explain load-messages`
+    #[arg(id = "load", long, value_name = "KINDS", value_delimiter = ',', default_value = "none",
+          value_parser = KnownWord(load_names), hide_possible_values = true)]
     pub kinds: Vec<String>,
-    /// The CPUs that they run on.
+    /// Run this shell command as a load: it starts before the measurement, runs again whenever it
+    /// succeeds, and is stopped after the measurement. See `explain load-command`
+    #[arg(id = "load_command", long, value_name = "COMMAND")]
+    pub command: Option<String>,
+    /// CPUs for the load: a list, `rest` (all except the measured and the shielded CPUs) or `all`
+    /// (all except the shielded CPUs)
+    #[arg(id = "load_cpus", long, value_name = "LIST", default_value = "rest")]
     pub cpus: LoadCpus,
 }
 
@@ -40,18 +51,23 @@ pub fn load_names() -> Vec<&'static str> {
 }
 
 impl LoadOptions {
-    /// The named loads, and a command of the user's own.
+    /// These loads on all CPUs except the shielded ones.
     #[must_use]
-    pub fn new(names: &[String], command: Option<&str>, cpus: LoadCpus) -> LoadOptions {
-        let named = names.iter().filter(|name| *name != NONE || command.is_none());
-        let command = command.map(|command| format!("{COMMAND}:{command}"));
-        LoadOptions { kinds: named.cloned().chain(command).collect(), cpus }
+    pub fn everywhere(kinds: Vec<String>) -> LoadOptions {
+        LoadOptions { kinds, command: None, cpus: LoadCpus::All }
+    }
+
+    /// The named loads, and a command of the user's own.
+    fn words(&self) -> Vec<String> {
+        let named = self.kinds.iter().filter(|name| *name != NONE || self.command.is_none());
+        let command = self.command.iter().map(|command| format!("{COMMAND}:{command}"));
+        named.cloned().chain(command).collect()
     }
 
     /// Whether a load is requested.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.kinds.iter().any(|word| word != NONE)
+        self.words().iter().any(|word| word != NONE)
     }
 
     /// Checks the names of the loads.
@@ -59,7 +75,7 @@ impl LoadOptions {
     /// # Errors
     /// There is no such load.
     pub fn check(&self) -> Result<(), Failure> {
-        Ok(parse_loads(&self.kinds).map(drop)?)
+        Ok(parse_loads(&self.words()).map(drop)?)
     }
 
     /// The load to run while `measured` CPUs are measured. It spares the CPUs of all active shields
@@ -73,7 +89,7 @@ impl LoadOptions {
         measured: &CpuSet,
         shielded: &CpuSet,
     ) -> Result<LoadRequest, Failure> {
-        let wanted = parse_loads(&self.kinds)?;
+        let wanted = parse_loads(&self.words())?;
         if wanted.is_empty() {
             return Ok(LoadRequest::none());
         }

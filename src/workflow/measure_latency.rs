@@ -1,29 +1,32 @@
 //! Measures the wake-up latency of threads on shielded CPUs.
 
 use super::checkpoint::{self, MeasurementCheckpoint};
+use super::cpu_names::select_cpus;
 use super::load_options::LoadOptions;
 use super::remedy_target::find_remedy_target;
 use super::shield_options::read_policy_shield;
 use super::trace_disturbance::check_disturbance;
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
+use crate::cpu_selection::CpuSelection;
 use crate::documents::evidence::TimeShare;
 use crate::documents::latency::LatencyMeasurement;
 use crate::failure::{Failure, FailureKind};
-pub use crate::latency::INSTRUMENTS;
+use crate::input;
 use crate::latency::{
-    self, Instrument, IsolationChecking, MeasureProgress, MeasureRequest, PRIORITY, PeriodError,
-    ShieldMonitor, ThreadSpec, instruments,
+    self, INSTRUMENTS, Instrument, IsolationChecking, MeasureProgress, MeasureRequest, PRIORITY,
+    PeriodError, ShieldMonitor, ThreadSpec, instruments,
 };
 use crate::load;
-use crate::policy::{DisturbanceConsent, LatencyLimits};
+use crate::policy::{LatencyLimits, LinuxCncGrade};
 use crate::report::table;
 use crate::run::{ShieldPlacement, check_move};
 use crate::tunables;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use cpushield_linux::shared_memory::latency_stats::LIMITS;
 use cpushield_linux::{CpuSet, Host, sys::signal};
 use std::cell::Cell;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Default duration of a measurement.
@@ -33,98 +36,127 @@ const WARMUP: Duration = Duration::from_millis(200);
 /// The default warm-up with a load, which first has to fill its buffers.
 const WARMUP_LOADED: Duration = Duration::from_secs(1);
 
-/// What to measure, how, and which files to write.
-#[derive(Debug, Clone)]
+/// What to measure, how, and which files to write
+#[derive(Debug, Clone, clap::Args)]
 pub struct LatencyRequest {
-    /// The name of the instrument.
+    /// Event that the threads wait for
+    #[arg(value_name = "INSTRUMENT", value_parser = instrument_parser())]
     pub instrument: Option<String>,
-    /// The CPUs; those of the active shield if `None`.
-    pub cpus: Option<CpuSet>,
-    /// How long to measure; [`SPAN`] if `None`.
-    pub span: Option<Duration>,
-    /// The file that the measurement is saved in.
+    /// CPUs to measure [default: the CPUs of the active shield]
+    #[arg(long, value_name = "LIST", value_parser = input::cpu_selection)]
+    pub cpus: Option<CpuSelection>,
+    /// How long to measure [default: 10s]
+    #[arg(long = "for", value_name = "TIME", value_parser = input::span)]
+    pub time: Option<Duration>,
+    /// Save the results as JSON to this file every second
+    #[arg(long, short, value_name = "FILE")]
+    #[arg(value_parser = input::output_file())]
     pub output: Option<PathBuf>,
-    /// How long the threads run before the measurement.
+    /// Warm-up: how long the threads run before the measurement [default: 200ms; 1s with a load]
+    #[arg(long, value_name = "TIME", value_parser = input::time)]
     pub warmup: Option<Duration>,
-    /// The period of each thread on a CPU, in nanoseconds; one default thread if empty.
-    pub periods_ns: Vec<u64>,
-    /// The priority of the thread with the shortest period.
+    /// Period of a thread on each CPU; repeat the option for more threads [default: 1ms]
+    #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
+    pub thread: Vec<u64>,
+    /// Real-time priority of the thread with the shortest period, 1 to 98; the other threads get
+    /// lower priorities [default: 80]
+    #[arg(long, value_name = "PRIORITY", value_parser = input::lower_priority)]
     pub fifo: Option<u32>,
-    /// Whether the threads are ordinary ones.
+    /// Use ordinary threads (SCHED_OTHER) instead of real-time threads
+    #[arg(long, conflicts_with = "fifo")]
     pub other: bool,
-    /// Latencies longer than these are counted, in nanoseconds.
-    pub over_ns: Vec<u64>,
-    /// The limits.
-    pub limits: LatencyLimits,
-    /// Whether the CPUs are traced, to name what ran during the worst latencies.
+    /// Count latencies longer than this, for example 20us; can be given up to 8 times
+    #[arg(long, value_name = "TIME", value_parser = input::span_ns, value_delimiter = ',')]
+    pub over: Vec<u64>,
+    /// Limit: no latency longer than this
+    #[arg(long, value_name = "TIME", value_parser = input::span_ns)]
+    pub max: Option<u64>,
+    /// Limit: the max jitter of every thread is within this LinuxCNC range
+    #[arg(long, value_name = "GRADE", value_enum)]
+    pub linuxcnc: Option<LinuxCncGrade>,
+    /// Policy file for the limits not set by an option; if it has several shields, --shield selects
+    /// one
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// Trace the CPUs and report what ran during the worst latencies. Tracing overhead is included
+    /// in the results
+    #[arg(long)]
     pub why: bool,
-    /// Further files to write.
-    pub files: LatencyFiles,
-    /// The load on the rest of the machine.
-    pub load: LoadOptions,
-    /// Whether real-time threads may run on every CPU of the machine.
-    pub force: bool,
-    /// Whether a trace may interrupt other shields.
-    pub disturbance: DisturbanceConsent,
-    /// The cgroup that the threads join, if another tool made the shield.
-    pub cgroup: Option<String>,
-}
-
-/// The files of a measurement in formats of other programs.
-#[derive(Debug, Clone, Default)]
-pub struct LatencyFiles {
-    /// The histogram, in the format of cyclictest.
+    /// Write the histogram to this file in cyclictest's format
+    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
     pub histogram: Option<PathBuf>,
-    /// The histograms, as an HDR log.
+    /// Write the histograms to this file as an HDR log
+    #[arg(long, value_name = "FILE", value_parser = input::output_file())]
     pub hdr: Option<PathBuf>,
+    /// The load
+    #[command(flatten)]
+    pub load: LoadOptions,
+    /// Allow real-time threads on every CPU of the machine
+    #[arg(long)]
+    pub force: bool,
+    /// Cgroup directory that the threads join, if another tool made the shield
+    #[arg(long, value_name = "DIR")]
+    pub cgroup: Option<String>,
+    /// Trace (`--why`, kernel tracers) even if that interrupts other active shields
+    #[arg(long)]
+    pub disturb: bool,
 }
 
-/// The given limits; those of the policy for the rest. `shield` names one of several in it.
-///
-/// # Errors
-/// The policy cannot be read, or has no such shield.
-pub fn read_limits(
+fn instrument_parser() -> impl TypedValueParser<Value = String> {
+    PossibleValuesParser::new(
+        INSTRUMENTS
+            .iter()
+            .map(|instrument| PossibleValue::new(instrument.name).help(instrument.summary)),
+    )
+}
+
+/// The limits of the options; those of the policy for the rest. `shield` names one of several in it.
+fn read_limits(
     host: &Host,
-    policy: Option<&Path>,
+    request: &LatencyRequest,
     shield: Option<&str>,
-    given: LatencyLimits,
 ) -> Result<LatencyLimits, Failure> {
-    let policy = read_policy_shield(host, policy, shield)?;
+    let given = LatencyLimits { max_ns: request.max, linuxcnc: request.linuxcnc };
+    let policy = read_policy_shield(host, request.policy.as_deref(), shield)?;
     Ok(policy.map_or(given, |policy| given.or(policy.limits.of_latency())))
 }
 
 /// The CPUs to measure, with their shield and the load.
 struct LatencyTarget {
+    limits: LatencyLimits,
     watch: WatchTarget,
     cgroup: Option<String>,
     guard: Option<ShieldMonitor>,
     load: load::LoadRequest,
 }
 
-/// Measures the CPUs. If the document could not be saved, the failure comes with it.
+/// Measures the CPUs. If the document could not be saved, the failure comes with it. `shield` is the
+/// name of the shield in the policy.
 ///
 /// # Errors
 /// The CPUs cannot be measured.
 pub fn measure_latency(
     work: &WorkContext<'_>,
     request: &LatencyRequest,
+    shield: Option<&str>,
 ) -> Result<(LatencyMeasurement, Option<Failure>), Failure> {
+    let limits = read_limits(&work.host, request, shield)?;
+    let cpus = select_cpus(&work.host, request.cpus.as_ref())?;
     let open = |path: &PathBuf| MeasurementCheckpoint::open(work, path);
     let checkpoint = request.output.as_ref().map(open).transpose()?;
     if checkpoint.is_none() {
-        checkpoint::mention_saving(work.ui, request.span.unwrap_or_default());
+        checkpoint::mention_saving(work.ui, request.time.unwrap_or_default());
     }
     let name = request.instrument.as_deref();
     let instrument = name.and_then(instruments::named).ok_or_else(no_instrument)?;
     let threads = thread_specs(request, instrument)?;
     request.load.check()?;
-    let LatencyFiles { histogram, hdr } = &request.files;
     let user_files = work.host.user_files();
-    let mut named = [histogram, hdr].into_iter().flatten();
+    let mut named = [&request.histogram, &request.hdr].into_iter().flatten();
     named.try_for_each(|file| user_files.check_writable(file))?;
-    let target = find_target(work, request, instrument)?;
+    let target = find_target(work, request, instrument, limits, cpus.as_ref())?;
     if request.why || instrument.tracer.is_some() {
-        check_disturbance(work, &target.watch.cpus, request.disturbance)?;
+        check_disturbance(work, &target.watch.cpus, request.disturb.into())?;
     }
     catch_stops()?;
     let mut latency = measure(work, request, instrument, threads, &target, checkpoint.as_ref())?;
@@ -155,10 +187,10 @@ fn measure(
         instrument,
         cpus: target.watch.cpus.clone(),
         threads,
-        span: request.span.unwrap_or(SPAN),
+        span: request.time.unwrap_or(SPAN),
         warmup: request.warmup.unwrap_or(if request.load.any() { WARMUP_LOADED } else { WARMUP }),
-        over_ns: request.over_ns.clone(),
-        limits: request.limits,
+        over_ns: request.over.clone(),
+        limits: target.limits,
         cgroup: target.cgroup.clone(),
         guard: target.guard.clone(),
         store: store.clone(),
@@ -201,7 +233,7 @@ fn thread_specs(
     request: &LatencyRequest,
     instrument: &Instrument,
 ) -> Result<Vec<ThreadSpec>, Failure> {
-    if request.over_ns.len() > LIMITS {
+    if request.over.len() > LIMITS {
         return Err(Failure::usage(format!("--over can be given at most {LIMITS} times")));
     }
     if instrument.is_endless && request.fifo.is_some() {
@@ -209,7 +241,7 @@ fn thread_specs(
         return Err(Failure::usage(format!("a {name} thread never sleeps, so --fifo is refused"))
             .hint("omit --fifo; a real-time priority would starve kernel threads"));
     }
-    let periods_ns = latency::choose_periods(instrument, &request.periods_ns).map_err(|error| {
+    let periods_ns = latency::choose_periods(instrument, &request.thread).map_err(|error| {
         Failure::usage(error.to_string()).hint(match error {
             PeriodError::NeverSleeps(_) => "omit --thread",
             PeriodError::SamePeriod => "give each --thread a different period",
@@ -225,10 +257,12 @@ fn find_target(
     work: &WorkContext<'_>,
     request: &LatencyRequest,
     instrument: &Instrument,
+    limits: LatencyLimits,
+    cpus: Option<&CpuSet>,
 ) -> Result<LatencyTarget, Failure> {
     let host = &work.host;
     let command = format!("latency {}", instrument.name);
-    let watch = WatchTarget::find(work, request.cpus.as_ref(), &command)?;
+    let watch = WatchTarget::find(work, cpus, &command)?;
     if let Some(place) = watch.own_shield() {
         check_idle(host, place, &watch.cpus)?;
     }
@@ -239,7 +273,7 @@ fn find_target(
         .own_shield()
         .cloned()
         .map(|place| ShieldMonitor::new(host, place.name, place.group, watch.cpus.clone()));
-    Ok(LatencyTarget { watch, cgroup, guard, load })
+    Ok(LatencyTarget { limits, watch, cgroup, guard, load })
 }
 
 /// Names the remedies for what ran during the worst latencies.
@@ -283,18 +317,18 @@ fn check_idle(host: &Host, place: &ShieldPlacement, cpus: &CpuSet) -> Result<(),
 /// A file cannot be written.
 pub fn write_files(
     work: &WorkContext<'_>,
-    files: &LatencyFiles,
+    request: &LatencyRequest,
     latency: &LatencyMeasurement,
 ) -> Result<(), Failure> {
     let WorkContext { ui, host, .. } = work;
     let user_files = host.user_files();
-    if let Some(file) = &files.histogram {
+    if let Some(file) = &request.histogram {
         let text = latency::cyclictest(latency)
             .map_err(|why| Failure::new(FailureKind::Bug, why.to_string()))?;
         user_files.write(file, &text)?;
         ui.status(&format!("wrote {}", file.display()));
     }
-    if let Some(file) = &files.hdr {
+    if let Some(file) = &request.hdr {
         let log = latency::hdr_log(latency)
             .map_err(|why| Failure::new(FailureKind::Bug, why.to_string()))?;
         user_files.write_stream(file, &mut |out| out.write_all(&log))?;
@@ -306,44 +340,33 @@ pub fn write_files(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workflow::load_options::LoadCpus;
+    use clap::Parser;
 
-    /// The threads of an instrument with these periods.
-    fn specs(
-        name: &str,
-        periods_ns: &[u64],
-        change: impl FnOnce(&mut LatencyRequest),
-    ) -> Option<Vec<ThreadSpec>> {
-        let mut request = LatencyRequest {
-            instrument: Some(name.to_owned()),
-            cpus: None,
-            span: None,
-            output: None,
-            warmup: None,
-            periods_ns: periods_ns.to_vec(),
-            fifo: None,
-            other: false,
-            over_ns: Vec::new(),
-            limits: LatencyLimits::default(),
-            why: false,
-            files: LatencyFiles::default(),
-            load: LoadOptions { kinds: Vec::new(), cpus: LoadCpus::Rest },
-            force: false,
-            disturbance: DisturbanceConsent::NotGiven,
-            cgroup: None,
-        };
-        change(&mut request);
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        request: LatencyRequest,
+    }
+
+    /// The threads of a request.
+    fn specs(line: &str) -> Option<Vec<ThreadSpec>> {
+        let words = ["latency"].into_iter().chain(line.split_whitespace());
+        let request = Line::try_parse_from(words).unwrap().request;
         let instrument = request.instrument.as_deref().and_then(instruments::named)?;
         thread_specs(&request, instrument).ok()
     }
 
     #[test]
     fn contradictory_options_are_refused() {
-        assert_eq!(specs("timer", &[], |request| request.instrument = None), None);
-        assert_eq!(specs("timer", &[1_000_000, 1_000_000], |_| {}), None);
-        assert_eq!(specs("timer", &[], |request| request.over_ns = vec![1_000; 9]), None);
-        assert_eq!(specs("spin", &[], |request| request.fifo = Some(3)), None);
-        assert_eq!(specs("spin", &[1_000_000], |_| {}), None);
-        assert_eq!(specs("timer", &[], |_| {}).map(|threads| threads.len()), Some(1));
+        for line in [
+            "",
+            "timer --thread 1ms --thread 1ms",
+            "timer --over 1us,2us,3us,4us,5us,6us,7us,8us,9us",
+            "spin --fifo 3",
+            "spin --thread 1ms",
+        ] {
+            assert_eq!(specs(line), None, "{line}");
+        }
+        assert_eq!(specs("timer").map(|threads| threads.len()), Some(1));
     }
 }

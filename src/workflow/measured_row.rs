@@ -11,18 +11,10 @@ use crate::policy::RequestedParameter;
 use crate::quote::quote_names;
 use crate::registry::nearest;
 use cpushield_linux::Host;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A row of an experiment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExperimentRowName {
-    /// The file with the document of the experiment.
-    pub file: PathBuf,
-    /// The row's name.
-    pub row: String,
-}
-
-/// Reads a row with its parameters. `kernels` is the pattern of the user, if there is one.
+/// Reads the row of this name with its parameters, from the document of an experiment. `kernels` is
+/// the pattern of the user, if there is one.
 ///
 /// # Errors
 /// The file is not an experiment, has no such row, or is of another machine; or the row has no
@@ -30,12 +22,12 @@ pub struct ExperimentRowName {
 pub(super) fn read(
     host: &Host,
     machine: &Machine,
-    name: &ExperimentRowName,
+    (file, name): (&Path, &str),
     kernels: Option<&str>,
 ) -> Result<MeasuredRow, Failure> {
-    let experiment = read_experiment(host, &name.file)?;
-    let file = name.file.display().to_string();
-    let row = find_row(&experiment, &file, &name.row)?;
+    let experiment = read_experiment(host, file)?;
+    let file = file.display().to_string();
+    let row = find_row(&experiment, &file, name)?;
     if row.boot.is_empty() {
         return Err(no_parameters(&experiment, &file, row));
     }

@@ -46,6 +46,7 @@ mod price;
 mod program_request;
 mod remedy_target;
 pub mod report_material;
+mod requested_shield;
 mod root_files;
 pub mod run_experiment;
 pub mod run_program;

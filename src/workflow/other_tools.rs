@@ -97,12 +97,17 @@ fn list_words(work: &WorkContext<'_>, options: &ShieldOptions) -> Result<Vec<Str
 fn split_switches(options: &ShieldOptions) -> (ShieldOptions, ShieldOptions) {
     let (mut now, mut boot) = (options.clone(), options.clone());
     for names in [&mut now.on, &mut now.off] {
-        names.retain(|name| is_tunable(name));
+        names.retain(|word| is_tunable(plain_name(word)));
     }
     for names in [&mut boot.on, &mut boot.off] {
-        names.retain(|name| is_parameter(name));
+        names.retain(|word| is_parameter(plain_name(word)));
     }
     (now, boot)
+}
+
+/// The name in a word of `--on`, which may have a value.
+fn plain_name(word: &str) -> &str {
+    word.split('=').next().unwrap_or(word)
 }
 
 fn explain_error(error: SetupError) -> Failure {

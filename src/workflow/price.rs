@@ -1,7 +1,7 @@
 //! `try --price`: measures the throughput of a load on the CPUs that are left outside the shield.
 
 use super::WorkContext;
-use super::load_options::{LoadCpus, LoadOptions};
+use super::load_options::LoadOptions;
 use crate::documents::load_price::PriceWindow;
 use crate::failure::Failure;
 use crate::load::{LoadGenerator, LoadRequest};
@@ -25,7 +25,7 @@ pub fn load_request(
     kinds: &[String],
     shielded: &CpuSet,
 ) -> Result<LoadRequest, Failure> {
-    let options = LoadOptions { kinds: kinds.to_vec(), cpus: LoadCpus::All };
+    let options = LoadOptions::everywhere(kinds.to_vec());
     let request = options.request(work, &CpuSet::new(), shielded)?;
     if request.wanted.is_empty() {
         return Err(Failure::usage("--price none measures nothing")

@@ -3,7 +3,7 @@
 
 use super::WorkContext;
 use super::experiment_machine::{LiveExperimentMachine, MeasuredCell, OriginalBoot};
-use super::load_options::{LoadCpus, LoadOptions};
+use super::load_options::LoadOptions;
 use crate::documents::evidence::{Gate, VerifyDocument};
 use crate::documents::experiment::{BootMismatch, ExperimentRow, RowBoot};
 use crate::documents::latency::{LatencyDoubt, LatencyNote};
@@ -75,7 +75,7 @@ impl<'a> LiveSearchMachine<'a> {
     ) -> Result<TrialMeasurement, MachineTrouble<Failure>> {
         let WorkContext { ui, host, .. } = self.work;
         let kinds = self.matrix.columns.first().map(|column| column.load.clone());
-        let load = LoadOptions { kinds: kinds.unwrap_or_default(), cpus: LoadCpus::All };
+        let load = LoadOptions::everywhere(kinds.unwrap_or_default());
         let shielded = place.as_ref().map_or_else(CpuSet::new, |_| self.cpus.shielded.clone());
         let load = load
             .request(self.work, &self.cpus.measured, &shielded)

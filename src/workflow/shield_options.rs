@@ -3,8 +3,8 @@
 
 use super::cpu_names::names_of;
 use super::given_file::read_file;
-pub use crate::boot::switches::switch_names;
-use crate::boot::switches::{Switch, is_tunable, named_switch};
+pub use super::requested_shield::{DisturbArgs, ONE_SHIELD, PolicyOptions, ShieldOptions};
+use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
 use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
 use crate::cpu_selection::{CpuNames, CpuSelection, selection_hint};
@@ -12,9 +12,8 @@ use crate::documents::machine::Machine;
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
-    DEFAULT_PATH, DisturbanceConsent, OperatorName, OperatorPolicy, PolicyFile, ShareLevel,
-    ShieldOperators, ShieldPolicy, ShieldRequest, Siblings, TunableSetting, VerifyLimits, Workload,
-    line_of,
+    DEFAULT_PATH, OperatorName, OperatorPolicy, PolicyFile, ShieldOperators, ShieldPolicy,
+    ShieldRequest, TunableSetting, VerifyLimits, line_of,
 };
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
@@ -24,50 +23,6 @@ use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 use std::path::Path;
 use toml::Spanned;
-
-/// The requested shield, as given on the command line. Everything is optional.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ShieldOptions {
-    /// CPUs to shield, as a list; `N` is the last CPU.
-    pub cpus: Option<String>,
-    /// Number of CPUs to choose.
-    pub count: Option<usize>,
-    /// A device that the CPUs are near to.
-    pub near: Option<String>,
-    /// The NUMA node of the CPUs.
-    pub node: Option<usize>,
-    /// What housekeeping CPUs may not share with them.
-    pub share: Option<ShareLevel>,
-    /// What runs on the SMT siblings.
-    pub siblings: Option<Siblings>,
-    /// See [`ShieldRequest::whole_node`].
-    pub whole_node: bool,
-    /// See [`ShieldRequest::balance`].
-    pub balance: bool,
-    /// See [`ShieldRequest::evict`].
-    pub evict: bool,
-    /// The kind of workload.
-    pub workload: Option<Workload>,
-    /// Tunables to enable.
-    pub on: Vec<String>,
-    /// Tunables to disable.
-    pub off: Vec<String>,
-    /// The policy file; the default one if `None`.
-    pub policy: Option<String>,
-    /// The name of the shield, in the policy file if there is one.
-    pub shield: Option<String>,
-    /// Whether the shield may interrupt others while it is made.
-    pub disturbance: DisturbanceConsent,
-}
-
-/// The request for all shields of a policy.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PolicyOptions {
-    /// The policy file; the default one if `None`.
-    pub policy: Option<String>,
-    /// Whether a shield may interrupt others while it is made.
-    pub disturbance: DisturbanceConsent,
-}
 
 /// A request, and the limits of the same policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -487,6 +442,7 @@ fn why_unknown(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Workload;
     use cpushield_linux::CpuSet;
 
     fn options() -> ShieldOptions {

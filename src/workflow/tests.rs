@@ -109,7 +109,7 @@ fn a_program_that_verify_starts_runs_where_it_is_watched() {
 fn a_load_spares_every_shield_and_the_idle_siblings() {
     let (shields, ui) = (TwoShields::new("load-cpus"), quiet());
     let work = shields.open(&ui, Some("b"));
-    let load = |cpus| LoadOptions { kinds: vec!["messages".to_owned()], cpus };
+    let load = |cpus| LoadOptions { kinds: vec!["messages".to_owned()], command: None, cpus };
     let runs_on = |cpus| {
         let request = load(cpus).request(&work, &set("4"), &CpuSet::new());
         request.map(|request| request.cpus).map_err(|failure| failure.message)

@@ -1,11 +1,12 @@
 //! Watches shielded CPUs, with a program or the gap sampler, and judges the evidence.
 
 use super::checkpoint::mention_saving;
+use super::cpu_names::select_cpus;
 use super::remedy_target::find_remedy_target;
 use super::shield_options::read_policy_shield;
 use super::trace_disturbance::check_disturbance;
 use super::watch_checkpoint::WatchCheckpoint;
-use super::watch_request::{WatchRequest, WatchedProgram, WatchedTasks};
+use super::watch_request::{WatchRequest, WatchedTasks};
 use super::watch_target::WatchTarget;
 use super::{WorkContext, catch_stops};
 use crate::causes::{Cause, Culprit};
@@ -29,11 +30,10 @@ use crate::worker::log_argument;
 use cpushield_linux::processes::orphans::LeftBehind;
 use cpushield_linux::processes::worker_process::ChildCommand;
 use cpushield_linux::sys::clock::nanos;
-use cpushield_linux::{Host, Task, processes::process, sys::signal};
+use cpushield_linux::{CpuSet, Host, Task, processes::process, sys::signal};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
-use std::path::Path;
 
 /// What a terminal shows instead of progress.
 const SILENT: &str =
@@ -45,6 +45,7 @@ pub struct VerifySession<'a> {
     /// The machine.
     pub work: &'a WorkContext<'a>,
     request: WatchRequest,
+    limits: VerifyLimits,
     checkpoint: Option<WatchCheckpoint<'a>>,
     /// The CPUs, with their shield.
     pub target: WatchTarget,
@@ -73,25 +74,30 @@ pub struct VerifyResult {
 }
 
 impl<'a> VerifySession<'a> {
-    /// Finds the CPUs and checks everything that can be checked before the watch.
+    /// Finds the CPUs and checks everything that can be checked before the watch. `shield` is the
+    /// name of the shield in the policy.
     ///
     /// # Errors
     /// The CPUs cannot be watched, or a file cannot be written.
     pub fn prepare(
         work: &'a WorkContext<'a>,
         mut request: WatchRequest,
+        shield: Option<&str>,
     ) -> Result<VerifySession<'a>, Failure> {
-        if request.before_breach.is_some() && request.limits == VerifyLimits::default() {
+        let (limits, workload) = read_limits(&work.host, &request, shield)?;
+        request.workload = request.workload.or(workload);
+        let cpus = select_cpus(&work.host, request.cpus.as_ref())?;
+        if request.stop_on_breach && limits == VerifyLimits::default() {
             return Err(Failure::usage("--stop-on-breach needs a limit")
                 .hint("set a limit: --max-entries N or --max-gap TIME")
                 .hint("or use the limits of a policy: --policy FILE"));
         }
         let files = work.host.user_files();
         request.export_files().try_for_each(|file| files.check_writable(file))?;
-        let target = find_target(work, &request)?;
-        judge_as_cyclic(&work.host, &target, &mut request)?;
-        check_disturbance(work, &target.cpus, request.disturbance)?;
-        if request.program == WatchedProgram::Sampler {
+        let target = find_target(work, &request, cpus.as_ref())?;
+        judge_as_cyclic(&work.host, &target, &mut request, &limits)?;
+        check_disturbance(work, &target.cpus, request.disturb.into())?;
+        if request.is_sampled() {
             check_sampler_cpus(work, &target)?;
         }
         for tracer in observe::other_tracers(&work.host) {
@@ -103,10 +109,10 @@ impl<'a> VerifySession<'a> {
         let output = request.output.as_deref();
         let checkpoint = output.map(|path| WatchCheckpoint::open(work, path)).transpose()?;
         if checkpoint.is_none() {
-            mention_saving(work.ui, request.span);
+            mention_saving(work.ui, request.time);
         }
         catch_stops()?;
-        Ok(VerifySession { work, request, checkpoint, target })
+        Ok(VerifySession { work, request, limits, checkpoint, target })
     }
 
     /// Watches, surveys the machine when that is needed, and judges.
@@ -127,7 +133,7 @@ impl<'a> VerifySession<'a> {
         } else {
             None
         };
-        let verdict = verify::judge(&evidence, &request.limits, &|row, senders| {
+        let verdict = verify::judge(&evidence, &self.limits, &|row, senders| {
             known.as_ref().map_or(RemedyAnswer::Unknown, |(machine, shield)| {
                 tunables::remedy(machine, shield, row.cause, &row.culprit, senders)
             })
@@ -143,7 +149,7 @@ impl<'a> VerifySession<'a> {
     fn find_group(&self) -> Result<Option<String>, Failure> {
         let VerifySession { work, request, target, .. } = self;
         let cgroup = target.group(&work.host, request.cgroup.as_ref())?;
-        if let (Some(group), WatchedProgram::Sampler) = (&cgroup, &request.program) {
+        if let Some(group) = cgroup.as_ref().filter(|_| request.is_sampled()) {
             check_move(&work.host, group)?;
         }
         Ok(cgroup)
@@ -160,21 +166,22 @@ impl<'a> VerifySession<'a> {
         let is_silent = observe::environment::takes_unbound_work(host, &target.cpus);
         let worst = Cell::new(WorstSoFar::default());
         let threshold_ns =
-            request.limits.max_gap_ns.map_or(COUNTED_GAP_NS, |most| most.clamp(1, COUNTED_GAP_NS));
+            self.limits.max_gap_ns.map_or(COUNTED_GAP_NS, |most| most.clamp(1, COUNTED_GAP_NS));
         let cgroup = self.find_group()?;
         let evidence = verify::watch(
             host,
             &WatchOrder {
                 cpus: target.cpus.clone(),
-                span: request.span,
+                span: request.time,
                 warmup: request.warmup,
                 threshold_ns,
                 syscalls: request.syscalls,
                 cgroup,
-                workload: (request.program != WatchedProgram::Sampler).then_some(GivenWorkload {
+                workload: (!request.is_sampled()).then_some(GivenWorkload {
                     start: &|| {
-                        if let WatchedProgram::Started(command) = &request.program {
-                            *program.borrow_mut() = Some(start_program(work, target, command)?);
+                        if !request.command.is_empty() {
+                            let started = start_program(work, target, &request.command)?;
+                            *program.borrow_mut() = Some(started);
                         }
                         Ok(())
                     },
@@ -187,8 +194,8 @@ impl<'a> VerifySession<'a> {
                 }),
                 stacks: request.stacks,
                 until: request
-                    .before_breach
-                    .map(|before| UntilBreach { limits: request.limits, before_ns: nanos(before) }),
+                    .before_breach()
+                    .map(|before| UntilBreach { limits: self.limits, before_ns: nanos(before) }),
                 keep: request
                     .export_files()
                     .next()
@@ -203,9 +210,9 @@ impl<'a> VerifySession<'a> {
             },
         );
         bar.end();
-        if request.before_breach.is_some()
+        if request.stop_on_breach
             && let Ok(evidence) = &evidence
-            && (evidence.breach.is_some() || worst.get().breaks(&request.limits))
+            && (evidence.breach.is_some() || worst.get().breaks(&self.limits))
         {
             ui.status("stopped the watch because a limit was exceeded");
         }
@@ -283,18 +290,16 @@ impl<'a> VerifySession<'a> {
     }
 }
 
-/// The given limits; those of the policy for the rest, and its workload if that is cyclic. `shield`
-/// names one of several in it.
-///
-/// # Errors
-/// The policy cannot be read, or has no such shield.
-pub fn read_limits(
+/// The limits of the options; those of the policy for the rest, and its workload if that is cyclic.
+/// `shield` names one of several in it.
+fn read_limits(
     host: &Host,
-    policy: Option<&Path>,
+    request: &WatchRequest,
     shield: Option<&str>,
-    given: VerifyLimits,
 ) -> Result<(VerifyLimits, Option<Workload>), Failure> {
-    let Some(policy) = read_policy_shield(host, policy, shield)? else { return Ok((given, None)) };
+    let given = request.limits();
+    let policy = read_policy_shield(host, request.policy.as_deref(), shield)?;
+    let Some(policy) = policy else { return Ok((given, None)) };
     let limits = policy.limits.of_verify();
     let limits = VerifyLimits {
         max_entries: given.max_entries.or(limits.max_entries),
@@ -308,9 +313,13 @@ pub fn read_limits(
 }
 
 /// Finds the CPUs to watch, and checks that the program can be started.
-fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTarget, Failure> {
-    let target = WatchTarget::find(work, request.cpus.as_ref(), "verify")?;
-    let WatchedProgram::Started(command) = &request.program else { return Ok(target) };
+fn find_target(
+    work: &WorkContext<'_>,
+    request: &WatchRequest,
+    cpus: Option<&CpuSet>,
+) -> Result<WatchTarget, Failure> {
+    let target = WatchTarget::find(work, cpus, "verify")?;
+    let Some(program) = request.command.first() else { return Ok(target) };
     if target.own_shield().is_none() {
         return Err(Failure::machine(
             "no shield is active on these CPUs, and a program can only be watched in a shield",
@@ -318,13 +327,11 @@ fn find_target(work: &WorkContext<'_>, request: &WatchRequest) -> Result<WatchTa
         .hint("apply a shield: cpushield apply")
         .hint("or start the program yourself and watch it: cpushield verify --busy"));
     }
-    if let Some(program) = command.first() {
-        // `run` would report this too, but only when everything else is ready.
-        process::executable(program).map_err(|error| {
-            let program = program.display().to_string();
-            RunError::Exec { program, error }
-        })?;
-    }
+    // `run` would report this too, but only when everything else is ready.
+    process::executable(program).map_err(|error| {
+        let program = program.display().to_string();
+        RunError::Exec { program, error }
+    })?;
     Ok(target)
 }
 
@@ -334,22 +341,19 @@ fn judge_as_cyclic(
     host: &Host,
     target: &WatchTarget,
     request: &mut WatchRequest,
+    limits: &VerifyLimits,
 ) -> Result<(), Failure> {
     let shield = target.active.as_ref().filter(|_| target.own_shield().is_some());
     request.workload = request.workload.or(shield.map(|plan| plan.shield.workload));
     if request.workload != Some(Workload::Cyclic) {
-        if request.limits.max_foreign.is_some() {
+        if limits.max_foreign.is_some() {
             return Err(Failure::usage("--max-foreign needs a cyclic workload")
                 .hint("if the program sleeps and wakes up: --workload cyclic"));
         }
         return Ok(());
     }
-    if request.program == WatchedProgram::Sampler {
-        request.program = WatchedProgram::Running;
-    }
-    if request.program == WatchedProgram::Running
-        && find_workload_threads(host, target, &request.tasks).is_empty()
-    {
+    request.busy = request.command.is_empty();
+    if request.busy && find_workload_threads(host, target, &request.tasks).is_empty() {
         return Err(Failure::machine(format!("no program runs on CPU {}", target.cpus))
             .hint("start one in the shield: cpushield run -- PROGRAM")
             .hint("or watch the busy loop: cpushield verify --workload polling"));
@@ -469,8 +473,8 @@ pub(super) fn run_arguments(
 /// none, all user threads that are confined to the watched CPUs.
 fn find_workload_threads(host: &Host, target: &WatchTarget, named: &WatchedTasks) -> Vec<i32> {
     if *named != WatchedTasks::default() {
-        let threads = named.pids.iter().flat_map(|pid| host.thread_ids(*pid).unwrap_or_default());
-        return threads.chain(named.tids.iter().copied()).collect();
+        let threads = named.pid.iter().flat_map(|pid| host.thread_ids(*pid).unwrap_or_default());
+        return threads.chain(named.thread.iter().copied()).collect();
     }
     if let Some(members) = target.place.as_ref().and_then(|place| place.members(host).ok())
         && !members.is_empty()

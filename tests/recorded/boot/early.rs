@@ -11,12 +11,12 @@ use cpushield::boot::early::{
 use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
-use cpushield::cli::request::RequestArgs;
 use cpushield::policy::Siblings;
 use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::every_boot::disable_shield;
+use cpushield::workflow::shield_options::ShieldOptions;
 use cpushield_linux::{CommandOutput, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::process::Command;
@@ -270,17 +270,17 @@ fn undo_and_boot_undo_keep_the_enabled_shield() {
 /// The command at boot has the same options, with absolute paths.
 #[test]
 fn the_boot_command_repeats_the_request() {
-    let wish = RequestArgs {
+    let wish = ShieldOptions {
         cpus: Some("2-3".to_owned()),
         siblings: Some(Siblings::Share),
         policy: Some("/etc/mill.toml".to_owned()),
-        ..RequestArgs::default()
+        ..ShieldOptions::default()
     };
     let said = ["apply", "--cpus", "2-3", "--siblings", "share", "--policy", "/etc/mill.toml"];
     assert_eq!(apply_arguments(&wish), said);
     let cli = Cli::try_parse_from(["cpushield"].into_iter().chain(said)).unwrap();
     assert!(matches!(cli.command, cpushield::cli::CliCommand::Apply(_)));
-    let near = RequestArgs { policy: Some("mill.toml".to_owned()), ..RequestArgs::default() };
+    let near = ShieldOptions { policy: Some("mill.toml".to_owned()), ..ShieldOptions::default() };
     assert!(apply_arguments(&near)[2].starts_with('/'), "{:?}", apply_arguments(&near));
 }
 

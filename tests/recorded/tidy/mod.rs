@@ -21,8 +21,9 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("boot", &["causes", "change", "documents", "glob", "plan", "policy", "quote", "refusal", "registry", "survey", "tunables"]),
     ("causes", &["glob", "registry"]),
     // The workflows hand on the values of their requests.
-    ("cli", &["cpu_selection", "documents", "failure", "json", "policy", "report", "ui", "workflow"]),
+    ("cli", &["cpu_selection", "documents", "failure", "input", "json", "policy", "report", "ui", "workflow"]),
     ("autosave", &[]),
+    ("input", &["cpu_selection", "policy"]),
     ("json", &[]),
     ("change", &["quote"]),
     ("quote", &[]),
@@ -56,7 +57,7 @@ const IMPORTS: &[(&str, &[&str])] = &[
     ("trace", &["causes", "documents", "policy"]),
     ("observe", &["causes", "documents", "trace", "worker"]),
     ("verify", &["causes", "documents", "observe", "policy", "refusal", "trace", "tunables"]),
-    ("workflow", &["apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents", "exchange", "experiment", "export", "failure", "json", "latency", "live", "load", "observe", "plan", "policy", "quote", "refusal", "registry", "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker"]),
+    ("workflow", &["apply", "autosave", "boot", "causes", "change", "compare", "cpu_selection", "documents", "exchange", "experiment", "export", "failure", "input", "json", "latency", "live", "load", "observe", "plan", "policy", "quote", "refusal", "registry", "report", "run", "screen", "survey", "trace", "tunables", "ui", "verify", "worker"]),
 ];
 
 /// Pure modules: they may not use the machine.

@@ -1,9 +1,10 @@
-//! Parses values of the command line: numbers, times and selections of CPUs. An error here is wrong
-//! input (exit code 2) in every subcommand.
+//! Parses values of the command line: numbers, times, known names and selections of CPUs. An error
+//! here is wrong input (exit code 2) in every subcommand.
 
 use crate::cpu_selection::{CpuSelection, selection_hint};
 use crate::policy::parse_span;
-use clap::builder::{PathBufValueParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser};
+use std::ffi::OsStr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,17 +14,17 @@ use std::time::Duration;
 ///
 /// # Errors
 /// It is not a selection, or names no CPU.
-pub(super) fn cpu_selection(text: &str) -> Result<CpuSelection, String> {
+pub fn cpu_selection(text: &str) -> Result<CpuSelection, String> {
     CpuSelection::parse(text).map_err(|error| format!("{error}; {}", selection_hint(text)))
 }
 
 /// Whether this file is standard output.
-pub(super) fn is_standard_output(file: &Path) -> bool {
+pub fn is_standard_output(file: &Path) -> bool {
     file == Path::new("-")
 }
 
 /// Parses the name of a file to write in addition to the result. A file named `-` is never meant.
-pub(super) fn output_file() -> impl TypedValueParser<Value = PathBuf> {
+pub fn output_file() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|file| match is_standard_output(&file) {
         true => Err("expected a file: standard output has the result (as JSON: --json)"),
         false => Ok(file),
@@ -34,7 +35,7 @@ pub(super) fn output_file() -> impl TypedValueParser<Value = PathBuf> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn process_number(text: &str) -> Result<i32, String> {
+pub fn process_number(text: &str) -> Result<i32, String> {
     number(text, 1..=i32::MAX, "a process or thread ID")
 }
 
@@ -42,7 +43,7 @@ pub(super) fn process_number(text: &str) -> Result<i32, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn cpu_number(text: &str) -> Result<usize, String> {
+pub fn cpu_number(text: &str) -> Result<usize, String> {
     number(text, 0..=usize::MAX, "a CPU number")
 }
 
@@ -50,7 +51,7 @@ pub(super) fn cpu_number(text: &str) -> Result<usize, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn node_number(text: &str) -> Result<usize, String> {
+pub fn node_number(text: &str) -> Result<usize, String> {
     number(text, 0..=usize::MAX, "the number of a NUMA node")
 }
 
@@ -58,7 +59,7 @@ pub(super) fn node_number(text: &str) -> Result<usize, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn amount(text: &str) -> Result<u64, String> {
+pub fn amount(text: &str) -> Result<u64, String> {
     number(text, 0..=u64::MAX, "a whole number that is 0 or more")
 }
 
@@ -66,7 +67,7 @@ pub(super) fn amount(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn priority(text: &str) -> Result<u32, String> {
+pub fn priority(text: &str) -> Result<u32, String> {
     number(text, 1..=99, "a priority from 1 to 99")
 }
 
@@ -74,7 +75,7 @@ pub(super) fn priority(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn lower_priority(text: &str) -> Result<u32, String> {
+pub fn lower_priority(text: &str) -> Result<u32, String> {
     number(text, 1..=98, "a priority from 1 to 98")
 }
 
@@ -82,7 +83,7 @@ pub(super) fn lower_priority(text: &str) -> Result<u32, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn nice(text: &str) -> Result<i32, String> {
+pub fn nice(text: &str) -> Result<i32, String> {
     number(text, -20..=19, "a nice value from -20 to 19")
 }
 
@@ -90,7 +91,7 @@ pub(super) fn nice(text: &str) -> Result<i32, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub fn time(text: &str) -> Result<Duration, String> {
     parse_time(text).map(Duration::from_nanos)
 }
 
@@ -105,7 +106,7 @@ fn parse_time(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// The text is not one.
-pub(super) fn span(text: &str) -> Result<Duration, String> {
+pub fn span(text: &str) -> Result<Duration, String> {
     span_ns(text).map(Duration::from_nanos)
 }
 
@@ -113,10 +114,32 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 ///
 /// # Errors
 /// As [`span`].
-pub(super) fn span_ns(text: &str) -> Result<u64, String> {
+pub fn span_ns(text: &str) -> Result<u64, String> {
     match parse_time(text)? {
         0 => Err("the time must be longer than 0".to_owned()),
         ns => Ok(ns),
+    }
+}
+
+/// An argument that shells complete to known names. It accepts any text, because the
+/// subcommand reports an unknown name better than clap does: it suggests similar names.
+#[derive(Debug, Clone)]
+pub struct KnownWord(pub fn() -> Vec<&'static str>);
+
+impl TypedValueParser for KnownWord {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
 }
 

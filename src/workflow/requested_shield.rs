@@ -1,9 +1,9 @@
-//! The options that request a shield in `plan`, `apply` and `try`. A policy file can supply them.
+//! [`ShieldOptions`]: the options that request a shield in `plan`, `apply` and `try`. A policy file
+//! can supply them.
 
-use super::completions::KnownWord;
-use super::input;
+use crate::boot::switches::switch_names;
+use crate::input::{self, KnownWord};
 use crate::policy::{DisturbanceConsent, ShareLevel, Siblings, Workload};
-use crate::workflow::shield_options::{PolicyOptions, ShieldOptions, switch_names};
 use clap::builder::NonEmptyStringValueParser;
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
@@ -34,13 +34,13 @@ pub struct DisturbArgs {
 impl DisturbArgs {
     /// The request for one shield.
     #[must_use]
-    pub fn options(self, request: &RequestArgs) -> ShieldOptions {
-        ShieldOptions { disturbance: self.disturb.into(), ..request.options() }
+    pub fn options(self, request: &ShieldOptions) -> ShieldOptions {
+        ShieldOptions { disturbance: self.disturb.into(), ..request.clone() }
     }
 
     /// The request for all shields of the policy.
     #[must_use]
-    pub fn policy_options(self, request: &RequestArgs) -> PolicyOptions {
+    pub fn policy_options(self, request: &ShieldOptions) -> PolicyOptions {
         PolicyOptions { policy: request.policy.clone(), disturbance: self.disturb.into() }
     }
 }
@@ -48,7 +48,7 @@ impl DisturbArgs {
 /// The requested shield. These options follow all others, because their heading stays in effect
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
-pub struct RequestArgs {
+pub struct ShieldOptions {
     /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU), `isolated`, `active`, `boot`,
     /// `all`; `^` excludes CPUs: `all,^0-1`
     #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
@@ -96,34 +96,21 @@ pub struct RequestArgs {
     /// Name of the shield; selects a shield of the policy file if there is one [default: cpushield]
     #[arg(long, value_name = "NAME")]
     pub shield: Option<String>,
+    /// Whether the shield may interrupt others while it is made.
+    #[arg(skip)]
+    pub disturbance: DisturbanceConsent,
 }
 
-impl RequestArgs {
-    /// The same options, as the workflows take them.
-    #[must_use]
-    pub fn options(&self) -> ShieldOptions {
-        let RequestArgs { cpus, count, near, node, share, siblings, .. } = self.clone();
-        let RequestArgs { whole_node, balance, evict, workload, on, off, policy, shield, .. } =
-            self.clone();
-        ShieldOptions {
-            cpus,
-            count,
-            near,
-            node,
-            share,
-            siblings,
-            whole_node,
-            balance,
-            evict,
-            workload,
-            on,
-            off,
-            policy,
-            shield,
-            disturbance: DisturbanceConsent::NotGiven,
-        }
-    }
+/// The request for all shields of a policy.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PolicyOptions {
+    /// The policy file; the default one if `None`.
+    pub policy: Option<String>,
+    /// Whether a shield may interrupt others while it is made.
+    pub disturbance: DisturbanceConsent,
+}
 
+impl ShieldOptions {
     /// The command-line arguments that make the same request.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
@@ -171,7 +158,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        request: RequestArgs,
+        request: ShieldOptions,
     }
 
     #[test]
