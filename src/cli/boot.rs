@@ -160,8 +160,17 @@ pub(super) const HELP: HelpTail = HelpTail {
     ],
 };
 
+/// The ends of the help of the subcommands below it.
+pub(super) const HELP_TAILS: &[(&str, &HelpTail)] = &[
+    ("boot plan", &PLAN_HELP),
+    ("boot apply", &APPLY_HELP),
+    ("boot status", &STATUS_HELP),
+    ("boot conclude", &CONCLUDE_HELP),
+    ("boot undo", &UNDO_HELP),
+];
+
 /// The end of the help of `boot plan`.
-pub(super) const PLAN_HELP: HelpTail = HelpTail {
+const PLAN_HELP: HelpTail = HelpTail {
     examples: &[
         (
             "cpushield boot plan --cpus 2-3",
@@ -185,7 +194,7 @@ pub(super) const PLAN_HELP: HelpTail = HelpTail {
 };
 
 /// The end of the help of `boot apply`.
-pub(super) const APPLY_HELP: HelpTail = HelpTail {
+const APPLY_HELP: HelpTail = HelpTail {
     examples: &[
         ("cpushield boot apply --cpus 2-3 --dry-run", "only print the files"),
         ("cpushield boot apply --cpus 2-3", "add boot entries; reboot to use them"),
@@ -204,7 +213,7 @@ pub(super) const APPLY_HELP: HelpTail = HelpTail {
 };
 
 /// The end of the help of `boot status`.
-pub(super) const STATUS_HELP: HelpTail = HelpTail {
+const STATUS_HELP: HelpTail = HelpTail {
     examples: &[
         (
             "cpushield boot status",
@@ -222,7 +231,7 @@ pub(super) const STATUS_HELP: HelpTail = HelpTail {
 };
 
 /// The end of the help of `boot conclude`.
-pub(super) const CONCLUDE_HELP: HelpTail = HelpTail {
+const CONCLUDE_HELP: HelpTail = HelpTail {
     examples: &[(
         "cpushield boot conclude",
         "after a trial boot: keep the parameters if a shield holds (run automatically by systemd)",
@@ -236,7 +245,7 @@ pub(super) const CONCLUDE_HELP: HelpTail = HelpTail {
 };
 
 /// The end of the help of `boot undo`.
-pub(super) const UNDO_HELP: HelpTail = HelpTail {
+const UNDO_HELP: HelpTail = HelpTail {
     examples: &[("cpushield boot undo", "remove the parameters; the next boot uses the old ones")],
     exit_codes: &[
         ("0", "success: the boot loader's files are restored, or there was nothing to undo"),

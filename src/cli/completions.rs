@@ -1,5 +1,6 @@
 //! `cpushield completions`: prints the script with which a shell completes the command line.
 
+use super::GlobalArgs;
 use super::help::{HelpTail, READING};
 use crate::failure::Failure;
 use crate::ui::Ui;
@@ -32,7 +33,7 @@ pub(super) const HELP: HelpTail = HelpTail {
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn run(ui: &Ui, args: &CompletionsArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, _: &GlobalArgs, args: &CompletionsArgs) -> Result<(), Failure> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut visible_command(), "cpushield", &mut text);
     ui.text(&String::from_utf8_lossy(&text))

@@ -1,6 +1,7 @@
 //! `cpushield explain`: shows the page about a tunable, a cause, an instrument, a load, or any name
 //! that a table shows. Pages link to each other by name.
 
+use super::GlobalArgs;
 use super::help::{HelpTail, READING};
 use crate::failure::Failure;
 use crate::input::KnownWord;
@@ -34,7 +35,7 @@ pub(super) const HELP: HelpTail = HelpTail {
 ///
 /// # Errors
 /// There is no such name.
-pub fn run(ui: &Ui, args: &ExplainArgs) -> Result<(), Failure> {
+pub fn run(ui: &Ui, _: &GlobalArgs, args: &ExplainArgs) -> Result<(), Failure> {
     if args.name.is_empty() {
         let list = page_list();
         return ui.show(&list, || list_pages(&list.pages, ui.width()));

@@ -160,66 +160,75 @@ fn refuse_recorded() -> Failure {
         .hint("or show a plan for it: cpushield plan --root DIR, cpushield boot plan --root DIR")
 }
 
-/// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it
-#[derive(Debug, Subcommand)]
-pub enum CliCommand {
-    Try(try_shield::TryArgs),
-    Survey(survey::SurveyArgs),
-    Plan(plan::PlanArgs),
-    Apply(apply::ApplyArgs),
-    Enable(enable::EnableArgs),
-    Disable(disable::DisableArgs),
-    Boot(boot::BootArgs),
-    Run(run::RunArgs),
-    Add(add::AddArgs),
-    Remove(remove::RemoveArgs),
-    Status(status::StatusArgs),
-    Verify(verify::VerifyArgs),
-    Latency(latency::LatencyArgs),
-    Compare(compare::CompareArgs),
-    Experiment(experiment::ExperimentArgs),
-    Watch(watch::WatchArgs),
-    Report(report::ReportArgs),
-    Undo(undo::UndoArgs),
-    Explain(explain::ExplainArgs),
-    Mask(mask::MaskArgs),
-    Completions(completions::CompletionsArgs),
+/// Makes the subcommands of a row for each: its variant, and the module with its arguments, its help
+/// and what it does.
+macro_rules! subcommands {
+    ($($variant:ident $module:ident::$args:ident,)+) => {
+        /// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it
+        #[derive(Debug, Subcommand)]
+        pub enum CliCommand {
+            $($variant($module::$args),)+
+        }
+
+        /// The end of the help of each subcommand.
+        const HELP_TAILS: &[(&str, &HelpTail)] = &[$((stringify!($variant), &$module::HELP),)+];
+
+        fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
+            match cli.command {
+                $(CliCommand::$variant(args) => {
+                    $module::run(ui, &cli.global, &args).map(SubcommandEnd::exit_code)
+                })+
+            }
+        }
+    };
 }
 
-/// The end of the help of each subcommand.
-const HELP_TAILS: &[(&str, &HelpTail)] = &[
-    ("try", &try_shield::HELP),
-    ("survey", &survey::HELP),
-    ("plan", &plan::HELP),
-    ("boot", &boot::HELP),
-    ("boot plan", &boot::PLAN_HELP),
-    ("boot apply", &boot::APPLY_HELP),
-    ("boot status", &boot::STATUS_HELP),
-    ("boot conclude", &boot::CONCLUDE_HELP),
-    ("boot undo", &boot::UNDO_HELP),
-    ("apply", &apply::HELP),
-    ("enable", &enable::HELP),
-    ("disable", &disable::HELP),
-    ("run", &run::HELP),
-    ("add", &add::HELP),
-    ("remove", &remove::HELP),
-    ("status", &status::HELP),
-    ("verify", &verify::HELP),
-    ("latency", &latency::HELP),
-    ("compare", &compare::HELP),
-    ("experiment", &experiment::HELP),
-    ("watch", &watch::HELP),
-    ("report", &report::HELP),
-    ("undo", &undo::HELP),
-    ("explain", &explain::HELP),
-    ("mask", &mask::HELP),
-    ("completions", &completions::HELP),
-];
+subcommands! {
+    Try try_shield::TryArgs,
+    Survey survey::SurveyArgs,
+    Plan plan::PlanArgs,
+    Apply apply::ApplyArgs,
+    Enable enable::EnableArgs,
+    Disable disable::DisableArgs,
+    Boot boot::BootArgs,
+    Run run::RunArgs,
+    Add add::AddArgs,
+    Remove remove::RemoveArgs,
+    Status status::StatusArgs,
+    Verify verify::VerifyArgs,
+    Latency latency::LatencyArgs,
+    Compare compare::CompareArgs,
+    Experiment experiment::ExperimentArgs,
+    Watch watch::WatchArgs,
+    Report report::ReportArgs,
+    Undo undo::UndoArgs,
+    Explain explain::ExplainArgs,
+    Mask mask::MaskArgs,
+    Completions completions::CompletionsArgs,
+}
+
+/// What a subcommand returns: an exit code, or nothing for success.
+trait SubcommandEnd {
+    fn exit_code(self) -> ExitCode;
+}
+
+impl SubcommandEnd for () {
+    fn exit_code(self) -> ExitCode {
+        ExitCode::SUCCESS
+    }
+}
+
+impl SubcommandEnd for ExitCode {
+    fn exit_code(self) -> ExitCode {
+        self
+    }
+}
 
 /// The end of the help of a subcommand, such as `boot plan`; the command itself has an empty name.
 #[must_use]
 pub fn help_tail(name: &str) -> &'static HelpTail {
-    let own = HELP_TAILS.iter().find(|(subcommand, _)| *subcommand == name);
+    let mut all = HELP_TAILS.iter().chain(boot::HELP_TAILS);
+    let own = all.find(|(subcommand, _)| subcommand.eq_ignore_ascii_case(name));
     own.map_or(&help::COMMAND, |(_, tail)| tail)
 }
 
@@ -379,35 +388,6 @@ fn log_end<T>(log: Option<&EventLog>, result: &Result<T, Failure>) {
         let failure = result.as_ref().err().map(ToString::to_string);
         log.note("end", failure.as_deref().unwrap_or("without an error"));
     }
-}
-
-fn run_subcommand(ui: &Ui, cli: Cli) -> Result<ExitCode, Failure> {
-    match cli.command {
-        CliCommand::Try(args) => try_shield::run(ui, &cli.global, &args),
-        CliCommand::Survey(args) => return survey::run(ui, &cli.global, &args),
-        CliCommand::Plan(args) => plan::run(ui, &cli.global, &args),
-        CliCommand::Apply(args) => apply::run(ui, &cli.global, &args),
-        CliCommand::Enable(args) => enable::run(ui, &cli.global, &args),
-        CliCommand::Disable(args) => disable::run(ui, &cli.global, &args),
-        CliCommand::Undo(args) => undo::run(ui, &cli.global, &args),
-        CliCommand::Explain(args) => explain::run(ui, &args),
-        CliCommand::Mask(args) => mask::run(ui, &cli.global, &args),
-        CliCommand::Completions(args) => completions::run(ui, &args),
-        CliCommand::Verify(args) => verify::run(ui, &cli.global, &args),
-        CliCommand::Watch(args) => watch::run(ui, &cli.global, &args),
-        CliCommand::Report(args) => report::run(ui, &cli.global, &args),
-        CliCommand::Latency(args) => latency::run(ui, &cli.global, &args),
-        CliCommand::Compare(args) => compare::run(ui, &cli.global, &args),
-        CliCommand::Experiment(args) => experiment::run(ui, &cli.global, &args),
-        CliCommand::Add(args) => add::run(ui, &cli.global, &args),
-        CliCommand::Remove(args) => remove::run(ui, &cli.global, &args),
-        CliCommand::Run(args) => {
-            return run::run(ui, &cli.global, &args).map_err(fail_before_start);
-        }
-        CliCommand::Status(args) => return status::run(ui, &cli.global, &args),
-        CliCommand::Boot(args) => return boot::run(ui, &cli.global, &args),
-    }?;
-    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use super::help::HelpTail;
 use crate::failure::Failure;
 use crate::input;
 use crate::ui::Ui;
-use crate::workflow::run_program::{ProgramCpus, ProgramRequest, parse_deadline, run_program};
+use crate::workflow::run_program::{
+    ProgramCpus, ProgramRequest, fail_before_start, parse_deadline, run_program,
+};
 use cpushield_linux::SchedPolicy;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -101,6 +103,10 @@ pub(super) const HELP: HelpTail = HelpTail {
 /// # Errors
 /// There is no shield, or the program cannot be started with these options.
 pub fn run(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
+    run_in_shield(ui, global, args).map_err(fail_before_start)
+}
+
+fn run_in_shield(ui: &Ui, global: &GlobalArgs, args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut work = global.open_live(ui)?;
     args.active.select(&mut work)?;
     let request = ProgramRequest {
