@@ -68,6 +68,11 @@ pub trait UserError: Display {
     fn reason(&self) -> Option<Value> {
         None
     }
+
+    /// Whether it is the end of this process, which leaves everything as it is.
+    fn is_stop(&self) -> bool {
+        false
+    }
 }
 
 impl<R: UserError + ?Sized> UserError for Box<R> {
@@ -85,6 +90,10 @@ impl<R: UserError + ?Sized> UserError for Box<R> {
 
     fn reason(&self) -> Option<Value> {
         (**self).reason()
+    }
+
+    fn is_stop(&self) -> bool {
+        (**self).is_stop()
     }
 }
 
@@ -110,6 +119,10 @@ impl UserError for Error {
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
+    }
+
+    fn is_stop(&self) -> bool {
+        Error::is_stop(self)
     }
 }
 

@@ -40,14 +40,11 @@ pub enum AmendError {
     #[with(why = &_0.why)]
     #[hint([&_0.hint])]
     Hog(BlockedBy),
-    /// killed.
-    #[kind(Bug)]
-    Killed,
 }
 
 impl From<Error> for AmendError {
     fn from(error: Error) -> AmendError {
-        if error.is_stop() { AmendError::Killed } else { AmendError::Load(error.into()) }
+        AmendError::Load(error.into())
     }
 }
 

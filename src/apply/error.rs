@@ -115,9 +115,6 @@ pub enum ApplyError {
         /// The result of undoing the old version.
         undone: Box<Result<UndoneShield, UndoError>>,
     },
-    /// killed.
-    #[kind(Bug)]
-    Killed,
 }
 
 /// Why an undo stopped. Changes before that may be undone; the journal has those.
@@ -165,14 +162,11 @@ pub enum UndoError {
     #[kind(NotUndone)]
     #[hint([format!("{}; then run `cpushield undo` again", _0.hint)])]
     Hog(BlockedBy),
-    /// killed.
-    #[kind(Bug)]
-    Killed,
 }
 
 impl From<Error> for ApplyError {
     fn from(error: Error) -> ApplyError {
-        if error.is_stop() { ApplyError::Killed } else { ApplyError::Access(error) }
+        ApplyError::Access(error)
     }
 }
 
@@ -187,7 +181,7 @@ impl From<JournalLoadError> for ApplyError {
 
 impl From<Error> for UndoError {
     fn from(error: Error) -> UndoError {
-        if error.is_stop() { UndoError::Killed } else { UndoError::Access(error) }
+        UndoError::Access(error)
     }
 }
 

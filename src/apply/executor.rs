@@ -104,7 +104,7 @@ pub(super) fn run_plan(
             let applied = AppliedPlan::new(plan.shield.clone(), store.path(JOURNAL));
             Ok(AppliedPlan { steps, ..applied })
         }
-        Some(ExecutionStop::Access(error)) if error.is_stop() => Err(ApplyError::Killed),
+        Some(ExecutionStop::Access(error)) if error.is_stop() => Err(error.into()),
         Some(halt) => {
             let name = Some(plan.shield.name.as_str());
             let undone =

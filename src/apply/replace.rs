@@ -64,7 +64,7 @@ fn replace_locked(
             applied.notes.extend(undone.notes_of_replaced());
             Ok(applied)
         }
-        Err(UndoError::Killed) => Err(ApplyError::Killed),
+        Err(UndoError::Access(error)) if error.is_stop() => Err(error.into()),
         undone => Err(ApplyError::OldRemains { shield: name, undone: Box::new(undone) }),
     }
 }

@@ -82,7 +82,7 @@ fn note_journal_stays(
     undone: &mut UndoneShield,
 ) -> Result<(), UndoError> {
     if error.is_stop() {
-        return Err(UndoError::Killed);
+        return Err(error.into());
     }
     undone.notes.push(ShieldNote::JournalStays { answer: error.reason() });
     undone.journal = Some(store.path(JOURNAL));

@@ -98,7 +98,7 @@ pub fn end_change(host: &Host, store: &Store) -> Result<Option<EndedChange>, App
         Ok(Some(undone)) if undone.is_removed() => {
             Ok(Some(EndedChange { shield, cpus, notes: undone.notes_of_replaced() }))
         }
-        Err(UndoError::Killed) => Err(ApplyError::Killed),
+        Err(UndoError::Access(error)) if error.is_stop() => Err(error.into()),
         undone => {
             let undone = undone.map(|undone| undone.unwrap_or_else(UndoneShield::nothing));
             Err(ApplyError::OldRemains { shield, undone: Box::new(undone) })

@@ -12,6 +12,7 @@ use super::error::{BootError, EVERY_BOOT_JOURNAL, WrittenFiles};
 use super::init_files::{BAN, SHIELD, UNIT_MODE, operator_socket, socket_path, socket_units};
 use crate::documents::boot::{Enabled, InitSystem};
 use crate::quote::quote_for_shell;
+use crate::refusal::UserError;
 use cpushield_linux::{FileAttributes, Host, Store};
 
 /// The journal of what was written, in the state directory.
@@ -93,7 +94,7 @@ pub fn install(host: &Host, store: &Store, call: &StartCommand) -> Result<Enable
     };
     match write() {
         Ok(()) => Ok(enabled),
-        Err(BootError::Killed) => Err(BootError::Killed),
+        Err(error) if error.is_stop() => Err(error),
         Err(error) => {
             let undo_error = match uninstall(host, store, &enabled, RunningUnit::Kept) {
                 Ok(()) => earlier.and_then(|earlier| earlier.restore(host, store).err()),

@@ -252,9 +252,6 @@ pub enum BootError {
         /// The steps for the user.
         hint: Option<String>,
     },
-    /// killed by a test.
-    #[kind(Bug)]
-    Killed,
 }
 
 fn rollback(error: &Option<String>) -> String {
@@ -315,7 +312,7 @@ impl BootError {
 
 impl From<Error> for BootError {
     fn from(error: Error) -> BootError {
-        if error.is_stop() { BootError::Killed } else { BootError::Access(error) }
+        BootError::Access(error)
     }
 }
 

@@ -9,6 +9,7 @@ use super::kernel_file;
 use super::loaders::{self, LoaderEntry, is_started_by_systemd_boot};
 use super::running_kernel::boot_id;
 use crate::documents::boot::{BootJournal, BootPlan, UndoNote, WrittenParameters};
+use crate::refusal::UserError;
 use cpushield_linux::{Host, Store};
 
 /// A kernel that can be loaded.
@@ -182,7 +183,7 @@ fn load(
     });
     match started {
         Ok(()) => Ok(LoadedKernel { image, now }),
-        Err(error) if error.is_stop() => Err(BootError::Killed),
+        Err(error) if error.is_stop() => Err(error.into()),
         Err(error) => {
             // Undo must know of a kernel that stays loaded; one loaded before is not ours.
             if !still_loaded {
@@ -200,7 +201,7 @@ fn fall_back(
     written: &WrittenParameters,
     error: BootError,
 ) -> BootError {
-    if matches!(error, BootError::Killed) {
+    if error.is_stop() {
         return error;
     }
     let hint = match (&written.trial, &written.entry) {
@@ -212,7 +213,7 @@ fn fall_back(
             });
             match armed {
                 Ok(()) => "reboot instead: the trial is written and boots once".to_owned(),
-                Err(BootError::Killed) => return BootError::Killed,
+                Err(why) if why.is_stop() => return why,
                 Err(why) => {
                     format!("remove the trial: cpushield boot undo (it cannot boot once: {why})")
                 }
@@ -245,7 +246,7 @@ pub(super) fn unload(host: &Host, journal: &BootJournal) -> Result<Option<UndoNo
     }
     match host.kexec_unload() {
         Ok(()) => Ok(None),
-        Err(error) if error.is_stop() => Err(BootError::Killed),
+        Err(error) if error.is_stop() => Err(error.into()),
         Err(error) => Ok(Some(UndoNote::StillLoaded { answer: error.to_string() })),
     }
 }

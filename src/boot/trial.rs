@@ -16,6 +16,7 @@ use super::{line, refusals, trial_unit};
 use crate::documents::boot::{
     BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason,
 };
+use crate::refusal::UserError;
 use cpushield_linux::{CpuSet, Error, Host, Store};
 
 /// What this boot shows about a trial before the shield is watched.
@@ -75,7 +76,7 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
     if against.is_empty() {
         match make_permanent(host, store, journal.clone()) {
             Ok(written) => files = Some(written),
-            Err(BootError::Killed) => return Err(BootError::Killed),
+            Err(error) if error.is_stop() => return Err(error),
             Err(error) => against.push(TrialDoubt::CannotStay { why: error.to_string() }),
         }
     }
@@ -98,7 +99,7 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
                 None => restore_all(host, store, &journal),
             };
             let undone = undone.map_err(|error| match error {
-                BootError::Killed => BootError::Killed,
+                error if error.is_stop() => error,
                 error => {
                     let undone = Some(error.to_string());
                     BootError::Failed {

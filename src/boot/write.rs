@@ -19,6 +19,7 @@ use crate::documents::boot::{
     BootJournal, BootPlan, EarlierJournal, EarlierState, FileBytes, ParameterChange,
     RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
 };
+use crate::refusal::UserError;
 use cpushield_linux::processes::process::locale_variables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
@@ -152,7 +153,7 @@ pub fn write(
             let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
             summarize(host, loader, journal, (files, earlier.as_ref()))
         }
-        Err(error) => Err(take_back(host, store, loader, (&journal, earlier.as_ref()), &error)),
+        Err(error) => Err(take_back(host, store, loader, (&journal, earlier.as_ref()), error)),
     }
 }
 
@@ -178,29 +179,29 @@ fn take_back(
     store: &Store,
     loader: &dyn BootLoader,
     (journal, earlier): (&BootJournal, Option<&EarlierApply>),
-    error: &BootError,
+    error: BootError,
 ) -> BootError {
-    // A test stopped the host.
-    if matches!(error, BootError::Killed) {
-        return BootError::Killed;
+    if error.is_stop() {
+        return error;
     }
     // A loader with the order to boot an absent entry once boots its ordinary one.
-    let disarmed = disarm_trial(host, loader, journal);
-    if matches!(disarmed, Err(BootError::Killed)) {
-        return BootError::Killed;
-    }
+    let disarmed = disarm_trial(host, loader, journal).err();
+    let disarmed = match disarmed {
+        Some(stop) if stop.is_stop() => return stop,
+        other => other,
+    };
     let restored = match (&journal.earlier, earlier) {
         (Some(kept), _) => restore_earlier(host, store, journal, kept).map(drop),
         (None, Some(earlier)) => earlier.put_back(host, store, journal),
         (None, None) => restore_all(host, store, journal).map(drop),
     };
-    let failures = [disarmed, restored].into_iter().filter_map(Result::err);
+    let failures = [disarmed, restored.err()].into_iter().flatten();
     let failures: Vec<String> = failures.map(|error| error.to_string()).collect();
     BootError::Failed {
         why: error.to_string(),
         written: WrittenFiles::Loader,
         undone: (!failures.is_empty()).then(|| failures.join("; ")),
-        hint: hint_of(error),
+        hint: hint_of(&error),
     }
 }
 

@@ -160,8 +160,8 @@ fn refuse_recorded() -> Failure {
         .hint("or show a plan for it: cpushield plan --root DIR, cpushield boot plan --root DIR")
 }
 
-/// Makes the subcommands of a row for each: its variant, and the module with its arguments, its help
-/// and what it does.
+/// Makes the subcommands of a row for each: its variant, and the module with its arguments, its
+/// help and what it does.
 macro_rules! subcommands {
     ($($variant:ident $module:ident::$args:ident,)+) => {
         /// The subcommands. The help of each is the doc of its `Args`; a doc here would replace it

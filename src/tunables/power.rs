@@ -18,8 +18,8 @@ pub(super) const CPU_IDLE: Tunable = Tunable {
     summary: "limit the exit latency of the sleep states on the shield, by default to 0",
     page: "\
 A CPU in deep sleep can take hundreds of microseconds to wake. This tunable limits the exit latency
-of the sleep states that a CPU of the shield uses. With `--on cpu-idle=20us`
-(`cpu-idle = \"20us\"` in a policy) the CPU uses only states that it leaves within 20 µs by the driver's table.
+of the sleep states that a CPU of the shield uses. With `--on cpu-idle=20us`, the CPU uses only
+states that it leaves within 20 µs by the table of the driver. A policy has `cpu-idle = \"20us\"`.
 Without a value, or with `0us`, it uses none with an exit latency: with a cpuidle driver on x86 an
 idle CPU then polls; elsewhere it uses its shallowest state.
 

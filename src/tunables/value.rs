@@ -15,9 +15,9 @@ pub struct TunableValue {
 /// Why a tunable does not accept a value.
 #[derive(Debug, Clone, PartialEq, Eq, Sentence)]
 #[kind(Usage)]
-#[hint("see what it does: cpushield explain {name}")]
 pub enum ValueRefusal {
-    /// {name} takes no value, but has {value:?}.
+    /// {name} is only on or off: it takes no value such as {value:?}.
+    #[hint("see what it does: cpushield explain {name}")]
     NoValue {
         /// The name of the tunable.
         name: String,
@@ -25,6 +25,7 @@ pub enum ValueRefusal {
         value: String,
     },
     /// {value:?} is no value of {name}; expected {expected}.
+    #[hint("see what it does: cpushield explain {name}")]
     Wrong {
         /// The name of the tunable.
         name: String,
@@ -67,8 +68,12 @@ mod tests {
             ("cpu-idle", "20", Err("\"20\" is no value of cpu-idle")),
             ("cpu-idle", "1500ns", Err("\"1500ns\" is no value of cpu-idle")),
             ("cpu-idle", "", Err("\"\" is no value of cpu-idle")),
-            ("thp", "5", Err("thp takes no value, but has \"5\"")),
-            ("nohz-full", "2-3", Err("nohz-full takes no value, but has \"2-3\"")),
+            ("thp", "5", Err("thp is only on or off: it takes no value such as \"5\"")),
+            (
+                "nohz-full",
+                "2-3",
+                Err("nohz-full is only on or off: it takes no value such as \"2-3\""),
+            ),
         ] {
             let spelled = spell_setting(name, &TunableSetting::Value(text.to_owned()));
             let wanted = wanted.map(|text| TunableSetting::Value(text.to_owned()));

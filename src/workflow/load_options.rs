@@ -25,11 +25,11 @@ pub struct LoadOptions {
     pub kinds: Vec<String>,
     /// Run this shell command as a load: it starts before the measurement, runs again whenever it
     /// succeeds, and is stopped after the measurement. See `explain load-command`
-    #[arg(id = "load_command", long, value_name = "COMMAND")]
+    #[arg(id = "load_command", long = "load-command", value_name = "COMMAND")]
     pub command: Option<String>,
     /// CPUs for the load: a list, `rest` (all except the measured and the shielded CPUs) or `all`
     /// (all except the shielded CPUs)
-    #[arg(id = "load_cpus", long, value_name = "LIST", default_value = "rest")]
+    #[arg(id = "load_cpus", long = "load-cpus", value_name = "LIST", default_value = "rest")]
     pub cpus: LoadCpus,
 }
 

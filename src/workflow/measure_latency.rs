@@ -110,7 +110,8 @@ fn instrument_parser() -> impl TypedValueParser<Value = String> {
     )
 }
 
-/// The limits of the options; those of the policy for the rest. `shield` names one of several in it.
+/// The limits of the options; those of the policy for the rest. `shield` names one of several in
+/// it.
 fn read_limits(
     host: &Host,
     request: &LatencyRequest,
@@ -130,8 +131,8 @@ struct LatencyTarget {
     load: load::LoadRequest,
 }
 
-/// Measures the CPUs. If the document could not be saved, the failure comes with it. `shield` is the
-/// name of the shield in the policy.
+/// Measures the CPUs. If the document could not be saved, the failure comes with it. `shield` is
+/// the name of the shield in the policy.
 ///
 /// # Errors
 /// The CPUs cannot be measured.

@@ -81,6 +81,7 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
             (false, _) => arm.ask_or("reason", || quote!(None)),
         });
         let hints = arms.iter().map(Arm::hints);
+        let stops = arms.iter().map(|arm| arm.ask_or("is_stop", || quote!(false)));
         code.extend(quote! {
             #[allow(unused_variables, unused_imports, clippy::enum_glob_use)]
             impl #generics crate::refusal::UserError for #name #types #wheres {
@@ -96,6 +97,9 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 }
                 fn reason(&self) -> ::std::option::Option<::serde_json::Value> {
                     match self { #(#patterns => #reasons,)* }
+                }
+                fn is_stop(&self) -> bool {
+                    match self { #(#patterns => #stops,)* }
                 }
             }
         });

@@ -6,6 +6,7 @@ use super::request_cpus;
 use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, DefaultEntry, ParameterTerm, WriteMode};
 use cpushield::boot::{BootError, BootPlan, earlier, loaders, status};
+use cpushield::refusal::UserError;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::{boot_plan_blocks, boot_status_blocks, boot_written_blocks};
 use cpushield::survey::survey;
@@ -262,7 +263,7 @@ fn a_second_apply_killed_or_refused_at_any_write_loses_nothing() {
                 // After a kill the menu is whole, and undo restores the first text.
                 let killed = machine.host().failing(InjectedFault::Stop { at });
                 let error = write::write(&killed, &store, &plan, &mode).unwrap_err();
-                assert!(matches!(error, BootError::Killed), "{what}: {error}");
+                assert!(error.is_stop(), "{what}: {error}");
                 loaders::find(&machine.host()).unwrap().unwrap();
                 let undone = write::undo(&machine.host(), &store).unwrap().unwrap();
                 assert_eq!(undone.notes, [], "{what}: killed at write {at}");

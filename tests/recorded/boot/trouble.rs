@@ -8,6 +8,7 @@ use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
 use cpushield::boot::{BootError, BootPlan, FileFate, loaders};
 use cpushield::failure::Failure;
+use cpushield::refusal::UserError;
 use cpushield_linux::Host;
 use cpushield_simulator::{InjectedFault, Simulated};
 
@@ -42,7 +43,7 @@ fn every_loader_survives_a_refusal_or_a_kill_at_any_write() {
                 assert_eq!(write::undo(&machine.host(), &machine.store()).unwrap(), None);
             }
             let killed = machine.host().failing(InjectedFault::Stop { at });
-            assert!(matches!(write(&machine, &killed, &plan), Err(BootError::Killed)));
+            assert!(write(&machine, &killed, &plan).is_err_and(|error| error.is_stop()));
             loaders::find(&machine.host()).unwrap().unwrap();
             write::undo(&machine.host(), &machine.store()).unwrap().unwrap();
             assert_eq!(before, machine.files(), "{name}: killed at write {at}");

@@ -6,6 +6,7 @@ use super::trees::{affinity, machines, step, v2, v2_plan, write};
 use cpushield::apply::{self, AmendError, AmendedShield, ChangeFate, UndoneShield};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::{Plan, Step};
+use cpushield::refusal::UserError;
 use cpushield_linux::Host;
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::fs;
@@ -154,7 +155,7 @@ fn killed(name: &str, tree: &Tree, plan: &Plan, steps: &[Step]) -> (bool, bool) 
         let (bench, before) = meddled(tree, plan);
         let host = bench.host().failing(InjectedFault::Stop { at });
         let killed = apply::amend(&host, &bench.store(), "cpushield", steps).unwrap_err();
-        assert!(matches!(killed, AmendError::Killed), "{when}: {killed}");
+        assert!(killed.is_stop(), "{when}: {killed}");
         if at % 2 == 0 {
             match apply::amend(&bench.host(), &bench.store(), "cpushield", steps) {
                 Ok(_) => went_on = true,

@@ -3,9 +3,10 @@
 
 use super::bench::{Bench, Tree, file, same};
 use super::trees;
-use cpushield::apply::{self, ApplyError, ChangeFate};
+use cpushield::apply::{self, ChangeFate};
 use cpushield::change::{Change, Outcome, ValueComparison};
 use cpushield::plan::Plan;
+use cpushield::refusal::UserError;
 use cpushield_simulator::{InjectedFault, Simulated};
 
 const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
@@ -48,7 +49,7 @@ fn a_busy_fair_server_is_reported_and_a_kill_at_any_write_loses_nothing() {
     for at in 0..host.writes() {
         let killed =
             bench.apply(&bench.host().failing(InjectedFault::Stop { at }), &plan).unwrap_err();
-        assert!(matches!(killed, ApplyError::Killed), "{at}: {killed}");
+        assert!(killed.is_stop(), "{at}: {killed}");
         let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
         let drifted =
             undone.steps.iter().any(|step| matches!(step.fate, ChangeFate::Drifted { .. }));

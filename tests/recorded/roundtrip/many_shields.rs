@@ -6,6 +6,7 @@ use crate::recordings;
 use cpushield::apply::{self, ApplyError, UndoError};
 use cpushield::plan::{ActiveShields, Plan, plan_with_others};
 use cpushield::policy::{ShieldRequest, Siblings};
+use cpushield::refusal::UserError;
 use cpushield::run::{self, ShieldPlacement};
 use cpushield::survey::survey;
 use cpushield::tunables;
@@ -249,7 +250,7 @@ fn a_shield_that_joins_is_undone_completely_after_a_kill_or_a_refusal() {
                         same_apart_from_irq_threads(before, bench.tree(), &when);
                         continue;
                     }
-                    Err(ApplyError::Killed) => {
+                    Err(error) if error.is_stop() => {
                         let other = undo(&bench, &bench.host(), 0);
                         let expected = other.is_err_and(|error| {
                             matches!(error, UndoError::OtherUnfinished { other } if other == "b")
@@ -339,7 +340,7 @@ fn the_undo_of_one_of_two_shields_is_completed_after_a_kill() {
                 let when = format!("{}: undo of {} killed at {at}", machine.name, NAMES[n]);
                 let bench = machine.with_shields(&[0, 1]);
                 let killed = undo(&bench, &bench.host().failing(InjectedFault::Stop { at }), n);
-                assert!(matches!(killed, Err(UndoError::Killed)), "{when}: {killed:?}");
+                assert!(matches!(&killed, Err(error) if error.is_stop()), "{when}: {killed:?}");
                 let undone = undo(&bench, &bench.host(), n).unwrap();
                 assert!(undone.is_complete(), "{when}: {undone:#?}");
                 same_as_only(machine, &bench, &[1 - n], &when);

@@ -37,10 +37,11 @@ mod workqueues;
 
 use crate::recordings;
 use bench::{Bench, Tree, disturbed_writes, same};
-use cpushield::apply::{self, ApplyError, ChangeFate, StepNote, UndoError};
+use cpushield::apply::{self, ApplyError, ChangeFate, StepNote};
 use cpushield::change::{Change, Refusal};
 use cpushield::plan::{Plan, StepReason};
 use cpushield::policy::ShieldRequest;
+use cpushield::refusal::UserError;
 use cpushield_linux::{CpuSet, Host};
 use cpushield_simulator::{InjectedFault, Simulated};
 use std::collections::BTreeMap;
@@ -119,7 +120,7 @@ fn undo_restores_every_byte_after_a_kill_before_any_write_of_apply() {
             let before = bench.tree();
             let host = bench.host().failing(InjectedFault::Stop { at });
             let killed = bench.apply(&host, &plan).unwrap_err();
-            assert!(matches!(killed, ApplyError::Killed), "{when}: {killed}");
+            assert!(killed.is_stop(), "{when}: {killed}");
             let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             let drifted = undone.steps.iter().any(|s| matches!(s.fate, ChangeFate::Drifted { .. }));
@@ -140,7 +141,7 @@ fn the_next_undo_completes_an_undo_killed_before_any_write() {
             bench.apply(&bench.host(), &plan).unwrap();
             let host = bench.host().failing(InjectedFault::Stop { at });
             let killed = apply::undo(&host, &bench.store(), None).unwrap_err();
-            assert!(matches!(killed, UndoError::Killed), "{when}: {killed}");
+            assert!(killed.is_stop(), "{when}: {killed}");
             let undone = apply::undo(&bench.host(), &bench.store(), None).unwrap();
             assert!(undone.is_complete(), "{when}: {undone:#?}");
             same(&before, &bench.tree(), &when);

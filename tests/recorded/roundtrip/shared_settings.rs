@@ -1,17 +1,16 @@
 //! Settings that several shields change: what another process does to one between two applies is
 //! kept, and each shield owns what it needs.
 
-use super::bench::{Bench, Tree, disturbed_writes};
+use super::bench::{Bench, Tree, disturbed_writes, same};
 use super::many_shields::{
     NAMES, Recorded, machines, plan_shield, plan_with, same_apart_from_irq_threads,
 };
 use crate::recordings;
-use cpushield::apply::{
-    self, AppliedPlan, ApplyError, ShieldNote, UndoneShield, UnrestoredChanges,
-};
+use cpushield::apply::{self, AppliedPlan, ShieldNote, UndoneShield, UnrestoredChanges};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{ChoiceReason, Plan, PlanWarning, SettingsFate, Step, VersionSettings};
-use cpushield::policy::{DisturbanceConsent, ShieldRequest, Siblings};
+use cpushield::policy::{DisturbanceConsent, ShieldRequest, Siblings, TunableSetting};
+use cpushield::refusal::UserError;
 use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
@@ -135,7 +134,7 @@ fn it_comes_back_after_a_kill_and_from_a_changed_shield_too() {
             let when = format!("{}: killed at {at}", machine.name);
             let bench = prepare();
             let killed = bench.apply(&bench.host().failing(InjectedFault::Stop { at }), &joining);
-            assert!(matches!(killed, Err(ApplyError::Killed)), "{when}: {killed:?}");
+            assert!(matches!(&killed, Err(error) if error.is_stop()), "{when}: {killed:?}");
             undo(&bench, 1, &when);
             undo(&bench, 0, &when);
             same_apart_from_irq_threads(meddling.alone(machine), bench.tree(), &when);
@@ -316,6 +315,37 @@ fn a_change_names_what_goes_and_comes_and_needs_consent_to_interrupt_others() {
         _ => None,
     });
     assert_eq!(noted.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn the_value_of_a_tunable_changes_with_an_active_shield() {
+    let bench = Bench::of_recording(&recordings::root("6.12-rt-4"));
+    let file = |cpu| format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us");
+    bench.put("/sys/devices/system/cpu/cpuidle/current_driver", "intel_idle\n");
+    for cpu in 0..4 {
+        bench.put(&file(cpu), "0\n");
+    }
+    let before = bench.tree();
+    let plan = |value: &str| {
+        let limit = TunableSetting::Value(value.to_owned());
+        let plan = plan_with(&bench, NAMES[0], |request| ShieldRequest {
+            cpus: Some(CpuSet::single(3)),
+            tunables: [("cpu-idle".to_owned(), limit)].into(),
+            ..request
+        });
+        let text = serde_json::to_string(&plan.unwrap()).unwrap();
+        Plan::parse(&text, "saved").unwrap()
+    };
+    bench.apply(&bench.host(), &plan("20us")).unwrap();
+    for (value, written) in [("50us", "50"), ("5us", "5"), ("0us", "n/a"), ("20us", "20")] {
+        let changed = plan(value);
+        assert!(changed.shield.request_command("x").contains(&format!("--on cpu-idle={value}")));
+        apply::replace(&bench.host(), &bench.store(), &changed, &mut |_| {}).unwrap();
+        let now = |cpu| bench.host().read_line(&file(cpu)).unwrap();
+        assert_eq!((now(3).as_str(), now(2).as_str()), (written, "0"));
+    }
+    undo(&bench, 0, "changed");
+    same(&before, &bench.tree(), "changed values");
 }
 
 #[test]
