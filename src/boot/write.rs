@@ -185,9 +185,8 @@ fn take_back(
         return error;
     }
     // A loader with the order to boot an absent entry once boots its ordinary one.
-    let disarmed = disarm_trial(host, loader, journal).err();
-    let disarmed = match disarmed {
-        Some(stop) if stop.is_stop() => return stop,
+    let disarmed = match disarm_trial(host, loader, journal) {
+        Err(stop) if stop.is_stop() => return stop,
         other => other,
     };
     let restored = match (&journal.earlier, earlier) {
@@ -195,7 +194,7 @@ fn take_back(
         (None, Some(earlier)) => earlier.put_back(host, store, journal),
         (None, None) => restore_all(host, store, journal).map(drop),
     };
-    let failures = [disarmed, restored.err()].into_iter().flatten();
+    let failures = [disarmed, restored].into_iter().filter_map(Result::err);
     let failures: Vec<String> = failures.map(|error| error.to_string()).collect();
     BootError::Failed {
         why: error.to_string(),

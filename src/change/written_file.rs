@@ -30,6 +30,6 @@ impl WrittenFile {
     /// Whether it belongs to no cpuset.
     #[must_use]
     pub fn is_setting(&self) -> bool {
-        *self == WrittenFile::Setting
+        !self.is_of_cpuset()
     }
 }

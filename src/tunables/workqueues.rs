@@ -40,8 +40,8 @@ pub(super) const WORKQUEUES: Tunable = Tunable {
     page: PAGE,
     reads: &[GLOBAL, QUEUES],
     removes: &[Cause::Workqueue],
-    culprits: // Work in a per-CPU queue follows no mask.
-        &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")],
+    // Work in a per-CPU queue follows no mask.
+    culprits: &[CulpritPattern::UnboundWork, CulpritPattern::Kthread("kworker/u")],
     remedy_for,
     risk: Risk::None,
     wants,

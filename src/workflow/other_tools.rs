@@ -5,7 +5,7 @@ use super::WorkContext;
 use super::apply_shield::plan_options;
 use super::boot_parameters::{BootOptions, plan_boot};
 use super::machine_survey::survey_machine;
-use super::shield_options::ShieldOptions;
+use super::shield_options::{ShieldOptions, plain_name};
 use crate::boot::switches::{is_parameter, is_tunable};
 use crate::documents::boot::BootPlan;
 use crate::exchange::{ImportedPolicy, make_policy, service_drop_in, tuned_profile};
@@ -103,11 +103,6 @@ fn split_switches(options: &ShieldOptions) -> (ShieldOptions, ShieldOptions) {
         names.retain(|word| is_parameter(plain_name(word)));
     }
     (now, boot)
-}
-
-/// The name in a word of `--on`, which may have a value.
-fn plain_name(word: &str) -> &str {
-    word.split('=').next().unwrap_or(word)
 }
 
 fn explain_error(error: SetupError) -> Failure {

@@ -155,7 +155,7 @@ impl ShieldOptions {
 /// Why a name is not accepted at this time, and what to do; `None` if it is, or if no other time
 /// accepts it.
 fn why_not_now(flag: &str, name: &str, when: EffectTime) -> Option<(&'static str, Vec<String>)> {
-    let switch = named_switch(name.split('=').next().filter(|_| flag == "--on").unwrap_or(name));
+    let switch = named_switch(if flag == "--on" { plain_name(name) } else { name });
     if when == EffectTime::Boot {
         let tunable = matches!(switch, Some(Switch::Tunable(_)));
         let hint = format!("cpushield plan {flag} {name}");
@@ -186,6 +186,11 @@ fn why_not_now(flag: &str, name: &str, when: EffectTime) -> Option<(&'static str
         ),
         None => return None,
     })
+}
+
+/// The name in a word of `--on`, which may have a value.
+pub(super) fn plain_name(word: &str) -> &str {
+    word.split('=').next().unwrap_or(word)
 }
 
 /// Whether the CPU list of a policy counts.
