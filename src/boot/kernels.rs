@@ -5,12 +5,11 @@ use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
 use super::running_kernel::running_options;
-use crate::documents::boot::{BootKernel, KernelRule, UnknownParameter};
+use crate::documents::boot::{BootKernel, BootWarning, KernelRule, UnknownParameter};
 use crate::documents::machine::{Machine, RealtimeKind};
 use crate::glob;
 use crate::survey::{named_cokernel, realtime_option};
 use cpushield_linux::Host;
-use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::text::{cmdline, kernel_image};
 use std::collections::BTreeMap;
 
@@ -18,8 +17,6 @@ use std::collections::BTreeMap;
 pub(super) struct KernelBuild {
     /// `CONFIG_NO_HZ_FULL` → `y`; empty when its configuration cannot be read.
     options: BTreeMap<String, String>,
-    /// Its release: that of its image where the menu has none.
-    release: String,
     /// Whether it is a real-time kernel.
     realtime: RealtimeBuild,
 }
@@ -74,9 +71,8 @@ fn read_builds(
 }
 
 fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuild {
-    let version = entry.version.as_str();
-    let running = machine.kernel.release.as_deref() == Some(version);
-    let mut options = kernel_file::read_config(host, version);
+    let running = machine.kernel.release.as_deref() == Some(entry.release());
+    let mut options = kernel_file::read_config(host, &[entry.release(), &entry.version]);
     if options.is_empty() && running {
         options = running_options(machine);
     }
@@ -84,20 +80,13 @@ fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuil
     if realtime == RealtimeBuild::Unknown && running && machine.kernel.realtime.is_some() {
         realtime = RealtimeBuild::of_known(machine.kernel.realtime_kind);
     }
-    let mut release = entry.version.clone();
-    if KernelVersion::from_release(&release).is_none()
-        && let Some(banner) = read_image_banner(host, entry)
-        && let Some(named) = kernel_image::release(&banner)
-    {
-        named.clone_into(&mut release);
-    }
-    KernelBuild { options, release, realtime }
+    KernelBuild { options, realtime }
 }
 
 /// Whether an entry loads a real-time kernel, by its configuration, its image or its name; the name
 /// alone decides where there is nothing else, as in a list of kernels for old loaders.
 pub(super) fn is_realtime(host: &Host, entry: &LoaderEntry) -> bool {
-    let options = kernel_file::read_config(host, &entry.version);
+    let options = kernel_file::read_config(host, &[entry.release(), &entry.version]);
     match find_realtime_build(host, entry, &options) {
         RealtimeBuild::Yes(_) => true,
         RealtimeBuild::No => false,
@@ -116,7 +105,7 @@ fn find_realtime_build(
     entry: &LoaderEntry,
     options: &BTreeMap<String, String>,
 ) -> RealtimeBuild {
-    if let Some(kind) = named_cokernel(&entry.version) {
+    if let Some(kind) = named_cokernel(&entry.version).or_else(|| named_cokernel(entry.release())) {
         return RealtimeBuild::Yes(kind);
     }
     if !options.is_empty() {
@@ -124,9 +113,8 @@ fn find_realtime_build(
     }
     // Arch installs no configuration files, so the image is read too.
     let Some(banner) = read_image_banner(host, entry) else { return RealtimeBuild::Unknown };
-    let by_release = kernel_image::release(&banner).and_then(named_cokernel);
     let preempt_rt = kernel_image::is_realtime(&banner).then_some(RealtimeKind::PreemptRt);
-    RealtimeBuild::of_known(by_release.or(preempt_rt))
+    RealtimeBuild::of_known(preempt_rt)
 }
 
 /// The banner in the kernel's image; `None` when there is none.
@@ -156,7 +144,7 @@ impl<'a> SelectedKernels<'a> {
         choose: impl FnOnce(&BTreeMap<String, KernelBuild>) -> KernelRule,
     ) -> SelectedKernels<'a> {
         let builds = read_builds(host, machine, &entries);
-        let rule = choose(&builds);
+        let rule = by_name(choose(&builds), &entries);
         SelectedKernels { entries, builds, rule, arch: machine.kernel.arch.as_deref() }
     }
 
@@ -186,22 +174,25 @@ impl<'a> SelectedKernels<'a> {
         let Some(build) = self.builds.get(&entry.version) else {
             return ParameterSupport::Undecided;
         };
-        let (options, release) = (&build.options, Some(build.release.as_str()));
+        let (options, release) = (&build.options, Some(entry.release()));
         parameter.support(&KernelFacts { options, arch: self.arch, release })
     }
 
     /// Whether the release of a kernel names a co-kernel.
     pub(super) fn names_cokernel(&self, entry: &LoaderEntry) -> bool {
-        let build = self.builds.get(&entry.version);
-        build.is_some_and(|build| named_cokernel(&build.release).is_some())
+        named_cokernel(entry.release()).is_some()
     }
 
-    /// The versions of the chosen kernels whose options are unknown.
-    pub(super) fn without_options(&self, targets: &[&LoaderEntry]) -> Vec<String> {
+    /// Warnings about the chosen kernels whose options are unknown.
+    pub(super) fn without_options(&self, targets: &[&LoaderEntry]) -> Vec<BootWarning> {
         let unknown = targets
             .iter()
             .filter(|it| self.builds.get(&it.version).is_none_or(KernelBuild::lacks_options));
-        unknown.map(|entry| entry.version.clone()).collect()
+        let warn = |entry: &&LoaderEntry| BootWarning::OptionsUnknown {
+            version: entry.version.clone(),
+            release: entry.release.clone(),
+        };
+        unknown.map(warn).collect()
     }
 
     /// Whether one of the chosen kernels has a parameter; undecided when no kernel is known to have
@@ -238,6 +229,7 @@ impl<'a> SelectedKernels<'a> {
             }
             kernels.push(BootKernel {
                 version: entry.version.clone(),
+                release: entry.release.clone(),
                 title: entry.title.clone(),
                 realtime: self.realtime(entry),
                 realtime_kind: self.builds.get(&entry.version).and_then(KernelBuild::realtime_kind),
@@ -249,6 +241,18 @@ impl<'a> SelectedKernels<'a> {
         }
         kernels
     }
+}
+
+/// The rule for names of this menu: a pattern that matches only the releases of kernels becomes
+/// their names, which the scripts for later kernels know.
+fn by_name(rule: KernelRule, entries: &[&LoaderEntry]) -> KernelRule {
+    let KernelRule::Matching { glob } = &rule else { return rule };
+    if entries.iter().any(|entry| glob::matches(glob, &entry.version)) {
+        return rule;
+    }
+    let chosen = entries.iter().filter(|entry| glob::matches(glob, entry.release()));
+    let names: Vec<&str> = chosen.map(|entry| entry.version.as_str()).collect();
+    if names.is_empty() { rule } else { KernelRule::Matching { glob: names.join("|") } }
 }
 
 /// Whether the entry says what happens after a panic.

@@ -43,7 +43,7 @@ pub(super) fn steps(
 
 /// Those of the words that the kernel of an entry knows.
 fn known_by<'a>(host: &Host, entry: &LoaderEntry, words: &'a [String]) -> Vec<&'a str> {
-    let options = read_config(host, &entry.version);
-    let release = Some(entry.version.as_str()).filter(|it| !it.is_empty());
+    let options = read_config(host, &[entry.release()]);
+    let release = Some(entry.release()).filter(|it| !it.is_empty());
     known_words(words, &KernelFacts { options: &options, arch: None, release })
 }

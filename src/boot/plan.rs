@@ -247,9 +247,9 @@ pub fn for_words(
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let entries = kernels::first_entries(found);
-    let target = entries.iter().find(|entry| entry.version == version).copied();
+    let target = entries.iter().find(|entry| entry.release() == version).copied();
     if target.is_none() && (menu.is_some() || version != running) {
-        let known = entries.iter().map(|entry| entry.version.clone()).collect();
+        let known = entries.iter().map(|entry| entry.release().to_owned()).collect();
         return Err(BootError::NoKernel { asked: version, known });
     }
     let (arch, possible, online) = (host.build_arch(), possible_cpus(host), online_cpus(host));
@@ -274,8 +274,10 @@ pub fn for_words(
         Some((loader, _)) => planned.check_entries(*loader, target.as_slice())?,
         None => planned.check_words(&version)?,
     };
+    let name = target.map_or(version, |entry| entry.version.clone());
     let kernel = target.map(|entry| BootKernel {
         version: entry.version.clone(),
+        release: entry.release.clone(),
         title: entry.title.clone(),
         realtime: None,
         realtime_kind: None,
@@ -288,14 +290,14 @@ pub fn for_words(
         schema: SCHEMA,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         covers_later: false,
-        entries: list_changes(menu, &[&version], &parameters),
+        entries: list_changes(menu, &[&name], &parameters),
         spared: find_spared(found),
         cpus: CpuSet::new(),
         housekeeping: CpuSet::new(),
         proves: CpuSet::new(),
         why: Vec::new(),
         skipped: Vec::new(),
-        rule: KernelRule::Matching { glob: version },
+        rule: KernelRule::Matching { glob: name },
         next: found.next_boot(),
         warnings: found.warnings.iter().cloned().chain(faults).collect(),
         foreign: foreign_words::find(host, &names_of(&parameters)),

@@ -40,7 +40,7 @@ impl LinesToCheck<'_> {
         for entry in targets {
             self.check_conflicts(loader, entry, &words)?;
             self.check_lists(loader, entry, &words)?;
-            let found = self.find_new(&entry.args, &words, &entry.version);
+            let found = self.find_new(&entry.args, &words, entry.release());
             let place = |finding: &LintFinding| {
                 let theirs = finding.words().into_iter().find(|word| !is_ours(&words, word));
                 let source = theirs.and_then(|word| self.source(loader, line::name_of(word)));
@@ -133,10 +133,10 @@ impl LinesToCheck<'_> {
         entry: &LoaderEntry,
         words: &[String],
     ) -> Result<(), BootError> {
-        if KernelVersion::from_release(&entry.version).is_none() {
+        if KernelVersion::from_release(entry.release()).is_none() {
             return Ok(());
         }
-        let rules = list_rules(&entry.version);
+        let rules = list_rules(entry.release());
         let Some(fault) = line::first_ignored(&entry.args, words, self.possible, rules) else {
             return Ok(());
         };

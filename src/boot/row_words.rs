@@ -82,7 +82,7 @@ fn check_kernel(
     words: &[RequestedParameter],
 ) -> Result<(), BootError> {
     let entries = menu.map(|(_, found)| kernels::first_entries(found)).unwrap_or_default();
-    let Some(entry) = entries.into_iter().find(|entry| entry.version == version) else {
+    let Some(entry) = entries.into_iter().find(|entry| entry.release() == version) else {
         return match machine.kernel.release.as_deref() == Some(version) {
             true => check_support(words, |it| running_kernel::support(it, machine)),
             false => Ok(()),

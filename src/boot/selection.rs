@@ -129,7 +129,7 @@ impl PlannedKernels<'_> {
             PlannedKernels::Menu { kernels, targets } => {
                 let needs = |entry: &&LoaderEntry| {
                     let support = kernels.support(nohz_full, entry);
-                    needs(support, kernels.names_cokernel(entry), Some(&entry.version))
+                    needs(support, kernels.names_cokernel(entry), Some(entry.release()))
                 };
                 !targets.is_empty() && targets.iter().all(needs)
             }
@@ -151,11 +151,11 @@ impl PlannedKernels<'_> {
         wanted && self.support(domain, machine) == ParameterSupport::Present
     }
 
-    /// The versions of these kernels.
+    /// The releases of these kernels.
     pub(super) fn versions<'a>(&'a self, machine: &'a Machine) -> Vec<&'a str> {
         match self {
             PlannedKernels::Menu { targets, .. } => {
-                targets.iter().map(|entry| entry.version.as_str()).collect()
+                targets.iter().map(|entry| entry.release()).collect()
             }
             PlannedKernels::Running => machine.kernel.release.as_deref().into_iter().collect(),
         }
@@ -201,7 +201,7 @@ impl ParameterSelection {
         let last = machine.topology.possible.last();
         let running = machine.kernel.cmdline.as_deref().zip(machine.kernel.release.as_deref());
         let running = running.filter(|_| matches!(kernels, PlannedKernels::Running));
-        let lines = kernels.entries().iter().map(|it| (it.args.as_str(), it.version.as_str()));
+        let lines = kernels.entries().iter().map(|it| (it.args.as_str(), it.release()));
         lines.chain(running).find_map(|(line, version)| {
             by_hand::present_value(line, word, last)?;
             let refuses = machine.may_refuse_partition(KernelVersion::from_release(version));

@@ -44,7 +44,10 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &words, &found));
     let differs = journal
         .as_ref()
-        .map(|journal| differences(journal, &words, &kernels, running.as_deref()))
+        .map(|journal| {
+            let is_chosen = runs_one_of(&found, &kernels, running.as_deref());
+            differences(journal, &words, &kernels, is_chosen)
+        })
         .unwrap_or_default();
     let trial = journal.as_ref().and_then(|journal| journal.trial.clone());
     Ok(BootStatus {
@@ -79,6 +82,12 @@ fn kernels_by_words(menu: &loaders::FoundLoader, words: &[String]) -> (Vec<Strin
         }
     }
     versions.into_iter().partition(|version| menu.entry_with(version, words).is_some())
+}
+
+/// Whether one of these kernels runs, or one of unknown release may be it.
+fn runs_one_of(menu: &loaders::FoundLoader, kernels: &[String], running: Option<&str>) -> bool {
+    let mut chosen = menu.entries.iter().filter(|entry| kernels.contains(&entry.version));
+    running.is_some_and(|running| chosen.any(|it| it.release.is_none() || it.release() == running))
 }
 
 /// The state of the journal's trial; `None` when it has none.
@@ -121,7 +130,7 @@ fn differences(
     journal: &BootJournal,
     words: &[WordStatus],
     kernels: &[String],
-    running: Option<&str>,
+    is_chosen: bool,
 ) -> Vec<BootDifference> {
     let mut differs = Vec::new();
     if !journal.complete {
@@ -130,7 +139,6 @@ fn differences(
     for version in journal.kernels.iter().filter(|version| !kernels.contains(version)) {
         differs.push(BootDifference::EntryGone { version: version.clone() });
     }
-    let is_chosen = running.is_some_and(|running| kernels.iter().any(|kernel| kernel == running));
     let missing = words.iter().filter(|it| !it.booted).map(|it| it.word.clone());
     let missing: Vec<String> = missing.collect();
     // A trial reports the result of its own boot.

@@ -18,7 +18,7 @@ use cpushield_linux::text::kernel_version::KernelVersion;
 pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
-    (kernels, without_options): (&[BootKernel], Vec<String>),
+    (kernels, without_options): (&[BootKernel], Vec<BootWarning>),
     targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
 ) -> Vec<BootWarning> {
@@ -34,12 +34,12 @@ pub(super) fn collect(
         }
         for name in &kernel.undecided {
             let (version, parameter) = (kernel.version.clone(), name.clone());
-            let backported = named(name).is_some_and(|it| it.is_backported_to(&version));
+            let release = kernel.release.as_deref().unwrap_or(&version);
+            let backported = named(name).is_some_and(|it| it.is_backported_to(release));
             warnings.push(BootWarning::ParameterUndecided { version, parameter, backported });
         }
     }
-    let unknown = without_options.into_iter();
-    warnings.extend(unknown.map(|version| BootWarning::OptionsUnknown { version }));
+    warnings.extend(without_options);
     warnings.extend(open_words(machine, targets, parameters));
     warnings
 }
@@ -72,7 +72,7 @@ fn open_words(
             find(version, line, running_list_rules(kernel, &machine.isolation))
         }
         None => {
-            let found = |it: &&LoaderEntry| find(&it.version, &it.args, list_rules(&it.version));
+            let found = |it: &&LoaderEntry| find(it.release(), &it.args, list_rules(it.release()));
             targets.iter().map(found).find(|found| !found.is_empty()).unwrap_or_default()
         }
     }
@@ -84,7 +84,7 @@ fn different_lists(targets: &[&LoaderEntry], parameters: &[WantedParameter]) -> 
     let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let mut warnings = Vec::new();
     for entry in targets {
-        let rules = list_rules(&entry.version);
+        let rules = list_rules(entry.release());
         if let Some(lists) = line::different_lists(&entry.args, &words, rules) {
             let version = entry.version.clone();
             warnings.push(BootWarning::ListsDiffer { version, lists });

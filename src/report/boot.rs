@@ -119,7 +119,13 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
             true => "gets the parameters",
             false => "stays as it is",
         };
-        vec![TableCell::new(&kernel.version), TableCell::new(fate), TableCell::new(kind)]
+        let name = match &kernel.release {
+            Some(release) if *release != kernel.version => {
+                format!("{} ({release})", kernel.version)
+            }
+            _ => kernel.version.clone(),
+        };
+        vec![TableCell::new(name), TableCell::new(fate), TableCell::new(kind)]
     });
     let title = format!("Kernels in the boot menu ({loader})");
     let table = Table::new(title, ["kernel", "what happens to it", "kind"], rows.collect())

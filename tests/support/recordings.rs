@@ -22,6 +22,18 @@ pub fn data() -> Option<PathBuf> {
 
 /// A foreign machine, unpacked once.
 pub fn unpacked(data: &Path, name: &str) -> PathBuf {
+    unpack(&data.join("machines").join(name), name)
+}
+
+/// A machine of a public report, unpacked once.
+pub fn reported(data: &Path, name: &str) -> PathBuf {
+    let dirs = ["cases", "machines-cases"].map(|dir| data.join(dir).join(name));
+    let dir = unpack(dirs.iter().find(|dir| dir.exists()).expect(name), name);
+    let root = dir.join("root");
+    if root.exists() { root } else { dir }
+}
+
+fn unpack(from: &Path, name: &str) -> PathBuf {
     // Tests of one program run at the same time.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock();
@@ -30,7 +42,7 @@ pub fn unpacked(data: &Path, name: &str) -> PathBuf {
     if !done.is_file() {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
-        let archive = data.join("machines").join(name).join("root.tar.zst");
+        let archive = from.join("root.tar.zst");
         let mut zstd = Command::new("zstd")
             .arg("-dcq")
             .arg(&archive)

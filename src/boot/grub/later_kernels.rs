@@ -69,7 +69,7 @@ chosen() {{ # {arguments}
 
 /// Whether a kernel passes the test for `nohz_full=` in the script.
 fn passes(host: &Host, version: &str) -> bool {
-    let options = read_config(host, version);
+    let options = read_config(host, &[version]);
     match options.is_empty() {
         true => named_cokernel(version).is_none(),
         false => options.get(NO_HZ_FULL).is_some_and(|value| value == "y"),

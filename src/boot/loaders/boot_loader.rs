@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 /// A kernel's entry in a menu.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoaderEntry {
-    /// The kernel's version.
+    /// The kernel's name in this menu: its release, or the name of its file without `vmlinuz-`.
     pub version: String,
+    /// The kernel's release, like `uname -r`; `None` when no file shows it.
+    pub release: Option<String>,
     /// What the menu shows.
     pub title: String,
     /// The loader's name for it.
@@ -58,6 +60,12 @@ pub struct FoundLoader {
 }
 
 impl LoaderEntry {
+    /// The kernel's release, or else its name.
+    #[must_use]
+    pub fn release(&self) -> &str {
+        self.release.as_deref().unwrap_or(&self.version)
+    }
+
     /// Whether the command line has all these words.
     #[must_use]
     pub fn has_words(&self, words: &[String]) -> bool {

@@ -119,11 +119,6 @@ pub(super) fn unparsable(path: &str, (line, what): CmdlineFileFault) -> BootErro
     BootError::Unparsable { path: path.to_owned(), why: format!("line {line}: {what}") }
 }
 
-/// The version of the running kernel, for a file that does not say which kernel it loads.
-pub(super) fn running_release(host: &Host, _path: &str, _part: &CmdlinePart) -> Option<String> {
-    Some(host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
-}
-
 impl CmdlineFileLoader {
     pub(super) fn find(&self, host: &Host) -> Result<Option<FoundLoader>, BootError> {
         let files = (self.files)(host);
@@ -149,6 +144,7 @@ impl CmdlineFileLoader {
                     ours: false,
                     files: part.files,
                     place,
+                    release: None,
                     replaced: Vec::new(),
                     purpose: part.purpose,
                 });

@@ -254,6 +254,7 @@ fn list_entries(files: &GrubFiles) -> FoundLoader {
             }),
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
+            release: None,
             replaced: Vec::new(),
             purpose: match &others {
                 Some(lines) if lines.contains(&entry.line) => Some(EntryPurpose::OtherSystem),

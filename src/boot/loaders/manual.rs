@@ -3,6 +3,7 @@
 use super::boot_loader::{EntryFiles, LoaderEntry};
 use super::entry_purpose::find_purpose;
 use super::extlinux;
+use super::kernel_release::add_releases;
 use crate::boot::grub::menu::version_of;
 use cpushield_linux::Host;
 
@@ -179,6 +180,9 @@ pub fn listed_kernels(host: &Host) -> Option<(&'static str, Vec<ListedKernel>)> 
             }
             _ => {}
         }
+    }
+    for kernel in &mut kernels {
+        add_releases(host, std::slice::from_mut(&mut kernel.entry));
     }
     Some((path, kernels))
 }

@@ -11,6 +11,7 @@ mod extlinux_adv;
 mod grub;
 mod grub_environment;
 mod kernel_install_hook;
+mod kernel_release;
 mod manual;
 mod one_shot_entry;
 mod raspberry;
@@ -57,7 +58,8 @@ pub fn find(host: &Host) -> Result<Option<InstalledLoader>, BootError> {
         return Ok(None);
     }
     for loader in LOADERS {
-        if let Some(found) = loader.find(host)? {
+        if let Some(mut found) = loader.find(host)? {
+            kernel_release::add_releases(host, &mut found.entries);
             return Ok((!found.entries.is_empty()).then_some((*loader, found)));
         }
     }

@@ -4,7 +4,8 @@
 //! A trial is a `tryboot.txt`: the firmware reads it instead of `config.txt` for the one boot that
 //! `reboot '0 tryboot'` requests, and clears the request before it starts anything.
 //!
-//! Sources: Raspberry Pi's documentation, config.txt (`cmdline`, `os_prefix`, `include`, filters),
+//! Sources: Raspberry Pi's documentation, config.txt (`cmdline`, `kernel`, `os_prefix`, `include`,
+//! filters),
 //! autoboot.txt (`tryboot_a_b`) and fail-safe updates (TRYBOOT); rpi_firmware_notify_reboot() in
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
@@ -13,13 +14,19 @@ use super::boot_loader::{
     LoaderFiles, LoaderPageRow, ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
-    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, running_release, unparsable,
+    CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, unparsable,
 };
 use crate::boot::error::BootError;
+use crate::boot::grub::menu::version_of;
+use crate::boot::kernel_file::read_release;
 use crate::boot::line;
 use cpushield_linux::Host;
 
 const DIRS: &[&str] = &["/boot/firmware", "/boot"];
+
+/// The kernels that the firmware boots without `kernel=` (the same documentation, `kernel`).
+const DEFAULT_KERNELS: [&str; 5] =
+    ["kernel_2712.img", "kernel8.img", "kernel7l.img", "kernel7.img", "kernel.img"];
 
 /// The file that the firmware reads instead of `config.txt`.
 const TRYBOOT: &str = "tryboot.txt";
@@ -37,7 +44,7 @@ pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     files: list_files,
     parse,
     id: |_, _| None,
-    version: running_release,
+    version: |host, _, _| Some(find_version(host)),
     any_kernel: true,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };
@@ -49,6 +56,8 @@ struct RaspberryConfig {
     prefix: String,
     /// The file of the command line.
     cmdline: Option<String>,
+    /// The file of the kernel; `None` for the default one, or if its choice depends on a condition.
+    kernel: Option<String>,
     /// The file and line of a section `[tryboot]`, which another program uses.
     tryboot: Option<(String, usize)>,
 }
@@ -116,7 +125,9 @@ fn parse_file(
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         match (key.trim(), section.as_str()) {
-            ("cmdline" | "os_prefix", "none" | "tryboot") => {}
+            ("cmdline" | "os_prefix" | "kernel", "none" | "tryboot") => {}
+            ("kernel", "all") => config.kernel = Some(value.trim().to_owned()),
+            ("kernel", _) => config.kernel = None,
             ("cmdline", "all") => config.cmdline = Some(value.trim().to_owned()),
             ("os_prefix", "all") => value.trim().clone_into(&mut config.prefix),
             ("cmdline" | "os_prefix", _) => {
@@ -142,6 +153,19 @@ fn locate(host: &Host) -> Result<Option<(&'static str, String, RaspberryConfig)>
         }
     }
     Ok(None)
+}
+
+/// The kernel that boots next: the release of the file of `kernel=`, or else the name of that file.
+/// The default file has the kernel that runs, and so has one that a condition chose.
+fn find_version(host: &Host) -> String {
+    let named = locate(host).ok().flatten().and_then(|(dir, _, config)| {
+        let name = config.path_of(config.kernel.as_deref()?);
+        let release = read_release(host, &[format!("{dir}/{name}")]);
+        let base = name.rsplit('/').next()?;
+        let named = || Some(version_of(base).unwrap_or(base).to_owned());
+        release.or_else(|| named().filter(|_| !DEFAULT_KERNELS.contains(&base)))
+    });
+    named.unwrap_or_else(|| host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default())
 }
 
 fn list_files(host: &Host) -> Vec<String> {
@@ -174,9 +198,9 @@ impl BootLoader for RaspberryLoader {
         if host.read_bytes(&tryboot).is_ok_and(|bytes| self.is_ours(&tryboot, &bytes)) {
             let path = format!("{dir}/{}", config.path_of(CMDLINE));
             let (text, parts) = LINES.read(host, &path)?;
-            let running = host.read_line("/proc/sys/kernel/osrelease").unwrap_or_default();
+            let version = find_version(host);
             found.entries.extend(parts.into_iter().map(|part| LoaderEntry {
-                version: running.clone(),
+                version: version.clone(),
                 title: "the kernel of tryboot.txt".to_owned(),
                 id: Some(TRYBOOT.to_owned()),
                 args: text.get(part.args).unwrap_or_default().to_owned(),

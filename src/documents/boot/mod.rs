@@ -136,8 +136,10 @@ pub struct UnknownParameter {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BootKernel {
-    /// Its version.
+    /// Its name in the menu: its release, or the name of its file without `vmlinuz-`.
     pub version: String,
+    /// Its release, like `uname -r`; `None` when no file shows it.
+    pub release: Option<String>,
     /// What the menu shows.
     pub title: String,
     /// Whether it is a real-time kernel; `None` when unknown.

@@ -66,6 +66,8 @@ pub enum BootWarning {
     OptionsUnknown {
         /// The kernel's version.
         version: String,
+        /// Its release; `None` when no file shows it.
+        release: Option<String>,
     },
     /// A parameter of the plan takes CPUs out of the scheduling domains.
     DomainPlanned {
@@ -144,11 +146,14 @@ impl fmt::Display for BootWarning {
                     f.write_str(": only later stable releases of its series do")?;
                 }
             }
-            BootWarning::OptionsUnknown { version } => write!(
-                f,
-                "the configuration of kernel {version} is unknown: there is no \
-                 /boot/config-{version}"
-            )?,
+            BootWarning::OptionsUnknown { version, release } => match release {
+                Some(release) => write!(
+                    f,
+                    "the configuration of kernel {version} is unknown: there is no \
+                     /boot/config-{release}"
+                )?,
+                None => write!(f, "no file shows the release of kernel {version}")?,
+            },
             BootWarning::DomainPlanned { cpus, refusing } => {
                 write!(
                     f,

@@ -20,6 +20,7 @@ mod once;
 mod other_systems;
 mod others;
 mod repairs;
+mod reported;
 mod rows;
 mod trial;
 mod trial_end;
