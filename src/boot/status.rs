@@ -24,7 +24,11 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
     let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
-    let (kernels, kernels_without) = kernels_by_words(&found, &words);
+    let kernels = kernels_with(&found, &words);
+    let (entries_with, entries_without) = match words.is_empty() {
+        true => (Vec::new(), Vec::new()),
+        false => found.titles_by_words(&words),
+    };
     // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
     let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };
@@ -58,7 +62,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         history: journal.as_ref().map(|journal| journal.history.clone()).unwrap_or_default(),
         rule: journal.map(|journal| journal.rule),
         kernels,
-        kernels_without,
+        entries_with,
+        entries_without,
         next: found.next_boot(),
         trial,
         trial_state,
@@ -71,17 +76,17 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     })
 }
 
-/// The kernels of the menu: those with an entry that has all words, and the others. Both are empty
-/// when there are no words.
-fn kernels_by_words(menu: &loaders::FoundLoader, words: &[String]) -> (Vec<String>, Vec<String>) {
+/// The kernels of the menu with an entry for normal work that has all words; empty when there are
+/// no words.
+fn kernels_with(menu: &loaders::FoundLoader, words: &[String]) -> Vec<String> {
+    let entries = menu.entries.iter().filter(|it| it.purpose.is_none() && it.has_words(words));
     let mut versions: Vec<String> = Vec::new();
-    let entries = menu.entries.iter().filter(|entry| entry.purpose.is_none());
     for entry in entries.filter(|_| !words.is_empty()) {
         if !versions.contains(&entry.version) {
             versions.push(entry.version.clone());
         }
     }
-    versions.into_iter().partition(|version| menu.entry_with(version, words).is_some())
+    versions
 }
 
 /// Whether one of these kernels runs, or one of unknown release may be it.

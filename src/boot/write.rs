@@ -78,7 +78,7 @@ fn chosen_kernels(plan: &BootPlan) -> Vec<String> {
 
 fn find_loader(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
     plan.loader.as_deref().and_then(loaders::named).ok_or_else(|| BootError::ByHand {
-        why: "this machine's boot loader is unknown".to_owned(),
+        why: "cpushield does not write the boot files of this machine".to_owned(),
         instructions: plan.instructions.clone(),
     })
 }
@@ -463,6 +463,7 @@ fn summarize(
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
+        entries_without: found.titles_by_words(&words).1,
         replaced: replaced.map(|earlier| earlier.journal.words.clone()).unwrap_or_default(),
         words,
         kernels,

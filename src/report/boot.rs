@@ -216,17 +216,28 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     lines.push(TextLine::new(match written.entry {
         Some(_) if written.trial.is_some() => "The other menu entries stay as they are.",
         Some(_) => "The entries without the parameters stay in the menu.",
+        None if !written.entries_without.is_empty() => {
+            "The entries of the chosen kernels have the parameters; --trial or --keep-default \
+             creates a separate entry for them."
+        }
         None => {
             "Every menu entry now has the parameters; --trial or --keep-default creates a separate \
              entry for them."
         }
     }));
+    lines.extend(titles("Menu entries without the parameters", &written.entries_without));
     let reboot = reboot_command(written.trial.as_ref());
     lines.push(TextLine::new(format!(
         "Next: {reboot}, then `cpushield boot status`. `cpushield boot undo` restores the original \
          files."
     )));
     vec![ReportBlock::Lines(lines)]
+}
+
+/// The titles of some entries of the menu; nothing without any.
+fn titles(what: &str, titles: &[String]) -> Vec<TextLine> {
+    let head = (!titles.is_empty()).then(|| TextLine::new(format!("{what}:")));
+    head.into_iter().chain(titles.iter().map(|title| TextLine::new(title).below())).collect()
 }
 
 /// `reboot`, with the argument that boots the entry of the trial where it needs one.
@@ -376,10 +387,8 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
         lines.push(TextLine::new(format!(
             "Kernels whose boot entries have the parameters: {kernels}"
         )));
-        if !status.kernels_without.is_empty() {
-            let without = status.kernels_without.join(", ");
-            lines.push(TextLine::new(format!("Kernels without the parameters: {without}")));
-        }
+        lines.extend(titles("Menu entries with the parameters", &status.entries_with));
+        lines.extend(titles("Menu entries without the parameters", &status.entries_without));
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let mut words = status.words.iter();
             let has_nohz_full = words.any(|it| it.word.starts_with("nohz_full="));

@@ -210,9 +210,9 @@ impl GrubMenu {
     /// In a submenu without the rest of the path, GRUB boots the first entry (run_menu()).
     fn find(&self, path: &str, menu: Option<usize>) -> Option<FoundEntry> {
         let (part, rest) = split_path(path);
-        let index = match part.parse::<usize>() {
-            Ok(number) => self.child(menu, number),
-            Err(_) => self.entries.iter().position(|entry| {
+        let index = match leading_number(&part) {
+            Some(number) => self.child(menu, number),
+            None => self.entries.iter().position(|entry| {
                 entry.parent == menu && (entry.title == part || entry.id.as_ref() == Some(&part))
             }),
         }?;
@@ -233,7 +233,7 @@ impl GrubMenu {
             Some("${saved_entry}" | "$saved_entry") => saved_entry(variables),
             default => default,
         };
-        path.is_some_and(|path| split_path(path).0.parse().is_ok_and(|number: usize| number > 0))
+        path.is_some_and(|path| leading_number(&split_path(path).0).is_some_and(|it| it > 0))
     }
 
     fn child(&self, menu: Option<usize>, number: usize) -> Option<usize> {
@@ -258,6 +258,12 @@ fn saved_entry(variables: &[(String, String)]) -> Option<&str> {
 
 fn quote_spaces(word: &str) -> String {
     if word.contains(' ') { format!("\"{word}\"") } else { word.to_owned() }
+}
+
+/// The number at the start of a text, as `grub_strtoul()` reads it: what follows does not matter.
+fn leading_number(text: &str) -> Option<usize> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text.get(..digits)?.parse().ok()
 }
 
 /// Splits a path at its first `>`; `>>` is a literal `>`.
@@ -463,6 +469,7 @@ submenu 'Advanced options' $menuentry_id_option 'gnulinux-advanced-ab' {
         };
         assert_eq!(next(&[]), (0, false));
         assert_eq!(next(&[("saved_entry", "1>0")]), (2, false));
+        assert_eq!(next(&[("saved_entry", "1\r")]), (2, false));
         assert_eq!(next(&[("saved_entry", "gnulinux-advanced-ab>rt")]), (2, false));
         assert_eq!(next(&[("saved_entry", "Advanced options")]), (2, false));
         assert_eq!(next(&[("saved_entry", "1>1"), ("next_entry", "0")]), (0, false));

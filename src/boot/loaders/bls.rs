@@ -16,6 +16,7 @@ use crate::boot::grub::menu::version_of;
 use crate::boot::{kernel_file, line};
 use crate::documents::boot::{BootWarning, NextReason};
 use cpushield_linux::Host;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use std::cmp::Ordering;
 
 const DIRS: &[&str] = &["/boot/loader/entries", "/boot/efi/loader/entries", "/efi/loader/entries"];
@@ -54,7 +55,7 @@ fn is_ours(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(OURS))
 }
 
-fn list_files(host: &Host) -> Vec<String> {
+pub(super) fn list_files(host: &Host) -> Vec<String> {
     let mut found = Vec::new();
     for dir in DIRS {
         let names = host.list(dir).unwrap_or_default();
@@ -104,7 +105,8 @@ impl BootLoader for BlsLoader {
             found.warnings.retain(|warning| *warning != BootWarning::LaterKernelsLeftOut);
         }
         (found.next, found.why) = one_shot_entry::find_next(host, &found.entries);
-        if matches!(found.why, NextReason::NotAmongFiles { .. }) {
+        if let NextReason::NotAmongFiles { entry, .. } = &found.why {
+            found.other_next = Some(entry.clone());
             found.warnings.push(BootWarning::DefaultGone { next: found.why.clone() });
         }
         Ok(Some(found))
@@ -271,10 +273,10 @@ fn split_step(text: &str) -> (Option<u64>, &str) {
     (None, &text[text.chars().next().map_or(0, char::len_utf8)..])
 }
 
-/// Parses one entry. Of several `options` lines, which the loader joins, it takes the first.
+/// Parses one entry. Of several `options` lines, which the loader joins, the first one gets words.
 fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let (mut title, mut version, mut args, mut kernel) = (None, None, None, None);
-    let (mut is_linux, mut ramdisks) = (false, Vec::new());
+    let (mut is_linux, mut ramdisks, mut more) = (false, Vec::new(), String::new());
     for (begin, number, line) in numbered_lines(text) {
         if line.trim().is_empty() || line.trim_start().starts_with('#') {
             continue;
@@ -291,6 +293,7 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
             }
             "initrd" => ramdisks.extend(value.split_whitespace().map(str::to_owned)),
             "options" if args.is_none() => args = Some((range, number)),
+            "options" => more = format!("{more} {value}"),
             _ if !key.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) => {
                 return Err((number, "expected a key and a value"));
             }
@@ -301,10 +304,13 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
     let kernel = kernel.ok_or((last, "expected a `linux` line before the end"))?;
     // It need not have one (The Boot Loader Specification): memtest, a shell. It has no words.
     let Some((args, line)) = args else { return Ok(Vec::new()) };
-    let version = version_of(&kernel).map(str::to_owned).or(version);
+    // The name of the file says less where it has no version.
+    let is_release = |name: &&str| KernelVersion::from_release(name).is_some();
+    let named = version_of(&kernel).filter(|it| is_release(it) || version.is_none());
+    let version = named.map(str::to_owned).or(version);
     let title = title.or_else(|| version.clone()).unwrap_or_else(|| kernel.clone());
     let files = is_linux.then_some(EntryFiles { kernel, ramdisks });
-    Ok(vec![CmdlinePart { version, title, files, args, line, purpose: None }])
+    Ok(vec![CmdlinePart { version, title, files, args, line, more, purpose: None }])
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct FoundLoader {
     pub entries: Vec<LoaderEntry>,
     /// Which of them boots next.
     pub next: Option<usize>,
+    /// The title of what boots next instead: a chainloader, or an entry without a file.
+    pub other_next: Option<String>,
     /// Why that one.
     pub why: NextReason,
     /// What the user should know.
@@ -83,14 +85,25 @@ impl FoundLoader {
     /// The title of the entry that boots next, and why that one.
     #[must_use]
     pub fn next_boot(&self) -> Option<NextBoot> {
-        let entry = self.next_entry()?;
-        Some(NextBoot { title: entry.title.clone(), why: self.why.clone() })
+        let title = self.next_entry().map(|entry| &entry.title).or(self.other_next.as_ref())?;
+        Some(NextBoot { title: title.clone(), why: self.why.clone() })
     }
 
     /// Whether the entry of this id boots next.
     #[must_use]
     pub fn boots_next(&self, id: &str) -> bool {
         self.next_entry().is_some_and(|entry| entry.id.as_deref() == Some(id))
+    }
+
+    /// The titles of the entries that have all words, and of the others.
+    #[must_use]
+    pub fn titles_by_words(&self, words: &[String]) -> (Vec<String>, Vec<String>) {
+        let (with, without): (Vec<_>, Vec<_>) =
+            self.entries.iter().partition(|entry| entry.has_words(words));
+        let titles = |entries: Vec<&LoaderEntry>| {
+            entries.into_iter().map(|entry| entry.title.clone()).collect::<Vec<_>>()
+        };
+        (titles(with), titles(without))
     }
 
     /// The entry of a kernel that has all words.

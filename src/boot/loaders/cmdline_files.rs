@@ -24,6 +24,8 @@ pub(super) struct CmdlinePart {
     pub args: Range<usize>,
     /// The line of the command line, from 1.
     pub line: usize,
+    /// The rest of the command line, from other lines, with a space in front.
+    pub more: String,
     /// What it is for; `None`: it starts the system for its normal work.
     pub purpose: Option<EntryPurpose>,
 }
@@ -109,7 +111,8 @@ impl CmdlineFileLoader {
             let kernel = part.files.as_ref().map(|files| files.kernel.clone());
             let names = [Some(part.title.clone()), (self.id)(path, part), kernel];
             let names: Vec<&str> = names.iter().flatten().map(String::as_str).collect();
-            part.purpose = find_purpose(&names, text.get(part.args.clone()).unwrap_or_default());
+            let args = text.get(part.args.clone()).unwrap_or_default().to_owned() + &part.more;
+            part.purpose = find_purpose(&names, &args);
         }
         Ok(parts)
     }
@@ -135,7 +138,7 @@ impl CmdlineFileLoader {
                     warnings.push(BootWarning::VersionUnknown { place, kernel });
                     continue;
                 };
-                let args = text.get(part.args).unwrap_or_default().to_owned();
+                let args = text.get(part.args).unwrap_or_default().to_owned() + &part.more;
                 entries.push(LoaderEntry {
                     version,
                     title: part.title,
@@ -155,8 +158,9 @@ impl CmdlineFileLoader {
         if !self.any_kernel {
             warnings.insert(0, BootWarning::LaterKernelsLeftOut);
         }
-        let (menu, covers_later) = (self.menu.to_owned(), self.any_kernel);
-        Ok(Some(FoundLoader { entries, next: only, why, warnings, menu, covers_later }))
+        let (menu, covers_later, other_next) = (self.menu.to_owned(), self.any_kernel, None);
+        let next = only;
+        Ok(Some(FoundLoader { entries, next, other_next, why, warnings, menu, covers_later }))
     }
 
     pub(super) fn plan_files(

@@ -387,7 +387,15 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         };
         let files = Some(EntryFiles { kernel, ramdisks: label.ramdisks });
         let title = label.title;
-        parts.push(CmdlinePart { version, title, files, args, line, purpose: None });
+        parts.push(CmdlinePart {
+            version,
+            title,
+            files,
+            args,
+            line,
+            more: String::new(),
+            purpose: None,
+        });
     }
     match without_args.filter(|_| parts.is_empty()) {
         Some(line) => Err((line, "no label has an `append` line")),

@@ -10,8 +10,9 @@ use super::boot_loader::{
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
+use super::sources;
 use super::systemd_boot::is_started_by_systemd_boot;
-use crate::boot::assigned_words;
+use crate::boot::assigned_words::{self, AssignedWord, WordFate};
 use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
@@ -181,19 +182,10 @@ impl MenuGenerator for GrubLoader {
     }
 
     fn source(&self, host: &Host, keyword: &str) -> Option<String> {
-        let mut paths = vec!["/etc/default/grub".to_owned()];
-        for name in host.list("/etc/default/grub.d").unwrap_or_default() {
-            paths.push(format!("/etc/default/grub.d/{name}"));
-        }
-        for path in paths {
-            let text = host.read(&path).unwrap_or_default();
-            let words = assigned_words::find(&text, "GRUB_CMDLINE");
-            let set = words.iter().find(|it| cmdline::same_name(line::name_of(&it.word), keyword));
-            if let Some(set) = set {
-                return Some(format!("{path}:{}", set.line));
-            }
-        }
-        None
+        let words = assigned_words::evaluate(&sources::GRUB.read(host), "GRUB_CMDLINE_LINUX");
+        let kept = words.into_iter().filter(|it| !matches!(it.fate, WordFate::Replaced(_)));
+        let is_same = |it: &AssignedWord| cmdline::same_name(line::name_of(&it.word), keyword);
+        kept.into_iter().find(is_same).map(|it| format!("{}:{}", it.place.0, it.place.1))
     }
 }
 
@@ -266,8 +258,16 @@ fn list_entries(files: &GrubFiles) -> FoundLoader {
     if matches!(next.why, NextReason::NotInMenu { .. }) {
         warnings.push(BootWarning::DefaultGone { next: next.why.clone() });
     }
-    let menu = describe_menu_access(text);
-    FoundLoader { entries, next: next_index, why: next.why, warnings, menu, covers_later: true }
+    let other = next.entry.filter(|_| next_index.is_none()).and_then(|it| menu.entries.get(it));
+    FoundLoader {
+        other_next: other.map(|entry| entry.title.clone()),
+        entries,
+        next: next_index,
+        why: next.why,
+        warnings,
+        menu: describe_menu_access(text),
+        covers_later: true,
+    }
 }
 
 fn purpose_of(entry: &menu::MenuEntry) -> Option<EntryPurpose> {

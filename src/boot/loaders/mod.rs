@@ -12,20 +12,24 @@ mod grub;
 mod grub_environment;
 mod kernel_install_hook;
 mod kernel_release;
-mod manual;
+mod listed_kernels;
 mod one_shot_entry;
 mod raspberry;
+mod source_file;
+mod sources;
 mod systemd_boot;
 
 pub(super) use entry_purpose::find_word_purpose;
-pub(super) use grub_environment::locate as locate_grub;
 
 pub use boot_loader::{
     BootFilePlan, BootLoader, BootOnce, EarlierTexts, EntryFiles, EntryPosition, FileEdit,
     FoundLoader, InstalledLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment,
     generator_of,
 };
-pub use manual::{ListedKernel, listed_kernels, manual_steps};
+pub use listed_kernels::{ListedKernel, listed_kernels};
+pub(super) use source_file::{SourceFile, SourceFormat};
+pub use sources::manual_steps;
+pub(super) use sources::{CmdlineSource, SOURCES};
 pub(super) use systemd_boot::is_started_by_systemd_boot;
 
 use super::error::BootError;
@@ -54,9 +58,17 @@ pub fn named(name: &str) -> Option<&'static dyn BootLoader> {
 /// # Errors
 /// The files of a loader cannot be read or parsed.
 pub fn find(host: &Host) -> Result<Option<InstalledLoader>, BootError> {
-    if manual::has_owner(host) {
+    if sources::has_owner(host) {
         return Ok(None);
     }
+    read_menu(host)
+}
+
+/// The loader of this machine with its menu, also where another program makes that menu.
+///
+/// # Errors
+/// The files of a loader cannot be read or parsed.
+pub(super) fn read_menu(host: &Host) -> Result<Option<InstalledLoader>, BootError> {
     for loader in LOADERS {
         if let Some(mut found) = loader.find(host)? {
             kernel_release::add_releases(host, &mut found.entries);

@@ -316,7 +316,8 @@ fn parse(text: &str) -> Result<Vec<CmdlinePart>, CmdlineFileFault> {
         return Err((extra + 2, "expected only one line"));
     }
     let title = "the kernel of config.txt".to_owned();
-    Ok(vec![CmdlinePart { version: None, title, files: None, args, line: 1, purpose: None }])
+    let (version, files, purpose, more) = (None, None, None, String::new());
+    Ok(vec![CmdlinePart { version, title, files, args, line: 1, more, purpose }])
 }
 
 #[cfg(test)]

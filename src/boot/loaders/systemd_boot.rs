@@ -16,6 +16,11 @@ pub(super) fn read_efi_variable(host: &Host, name: &str) -> Option<String> {
     Some(String::from_utf16_lossy(&units)).filter(|text| !text.is_empty())
 }
 
+/// Whether a loader with the Boot Loader Interface started this machine.
+pub(super) fn has_loader_info(host: &Host) -> bool {
+    read_efi_variable(host, "LoaderInfo").is_some()
+}
+
 /// Whether systemd-boot started this machine: by its own EFI variable, or by the running kernel's
 /// command line. GRUB's begins with `BOOT_IMAGE=` (grub-core/loader/i386/linux.c); systemd-boot's
 /// may have a file with backslashes (`initrd=\`, src/boot/boot.c of systemd). `None` when unknown.

@@ -24,7 +24,7 @@ pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
 pub use earlier_journal::{EarlierJournal, EarlierState};
 pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
-pub use foreign_word::{ForeignWord, WordRemoval};
+pub use foreign_word::{ForeignWord, WordRemoval, WordState};
 pub use kernel_rule::KernelRule;
 pub use lint_effect::{BadListEffect, EffectSource, OverrideEffect};
 pub use lint_finding::LintFinding;
@@ -300,6 +300,8 @@ pub struct WrittenParameters {
     pub entry: Option<String>,
     /// How to boot that entry.
     pub choice: Option<String>,
+    /// The titles of the menu's entries without the words.
+    pub entries_without: Vec<String>,
     /// How to reach the menu.
     pub menu: String,
     /// The trial, when the entry boots once.
@@ -362,8 +364,10 @@ pub struct BootStatus {
     pub covers_later: bool,
     /// Kernels with an entry that has all words.
     pub kernels: Vec<String>,
-    /// Kernels of the menu without such an entry; empty when `boot apply` wrote nothing.
-    pub kernels_without: Vec<String>,
+    /// The titles of the menu's entries with all words; empty when `boot apply` wrote nothing.
+    pub entries_with: Vec<String>,
+    /// The titles of the entries without them; empty when `boot apply` wrote nothing.
+    pub entries_without: Vec<String>,
     /// The running kernel.
     pub running: Option<String>,
     /// Which entry boots next, and why.

@@ -84,6 +84,7 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
             entry: None,
             choice: None,
             menu: String::new(),
+            entries_without: Vec::new(),
             trial: None,
         };
         // The version comes from the file of the entry.

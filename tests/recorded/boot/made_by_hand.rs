@@ -26,7 +26,9 @@ fn instructions(machine: &Machine) -> String {
 #[test]
 fn proxmox_with_systemd_boot_gets_steps_for_its_own_command_line() {
     let machine = Machine::without_loader();
-    machine.write("etc/kernel/cmdline", "root=ZFS=rpool/ROOT/pve-1 boot=zfs nohz_full=3\n");
+    let line = "root=ZFS=rpool/ROOT/pve-1 boot=zfs nohz_full=3\n";
+    machine.write("etc/kernel/cmdline", line);
+    machine.write("proc/cmdline", &format!("initrd=\\EFI\\proxmox\\initrd.img {line}"));
     machine.write("etc/kernel/proxmox-boot-uuids", "1C2D-3E4F\n5A6B-7C8D\n");
     machine.write("boot/efi/loader/loader.conf", "timeout 3\ndefault proxmox-*\n");
     machine.write(
@@ -44,7 +46,7 @@ fn proxmox_with_systemd_boot_gets_steps_for_its_own_command_line() {
     let foreign: Vec<String> = status.foreign.iter().map(ToString::to_string).collect();
     assert_eq!(
         foreign,
-        ["/etc/kernel/cmdline:1 has nohz_full=3; to remove it, edit that file and run \
+        ["/etc/kernel/cmdline:1 has nohz_full=3; in force; to remove it, edit that file and run \
           `proxmox-boot-tool refresh`"]
     );
 }

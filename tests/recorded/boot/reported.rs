@@ -150,3 +150,86 @@ fn a_kernel_named_after_its_package_is_chosen_by_its_release_and_known_when_it_r
         assert_eq!(machine.files(), before, "{kernels}");
     }
 }
+
+/// What `boot status` says of the words in files, and `boot plan` of the steps by hand.
+#[test]
+fn words_in_files_are_evaluated_and_generated_files_are_not_edited() {
+    let Some(data) = recordings::data() else { return };
+    let made = |file: &str, variable: &str, command: &str| {
+        format!("in {file}, add to {variable}: nohz_full=1\n{command}\n")
+    };
+    let rows: &[(&str, &str, String)] = &[
+        (
+            "grub-dropin-replaces-the-variable",
+            "/etc/default/grub:3: GRUB_CMDLINE_LINUX_DEFAULT has isolcpus=4-7 nohz_full=4-7; not \
+             set: /etc/default/grub.d/hetzner.cfg:2 replaces GRUB_CMDLINE_LINUX_DEFAULT; to keep \
+             it, append it to GRUB_CMDLINE_LINUX_DEFAULT there or in a later file",
+            String::new(),
+        ),
+        (
+            "grub-cfg-not-regenerated",
+            "/etc/default/grub:2: GRUB_CMDLINE_LINUX_DEFAULT has isolcpus=2,3 nohz_full=2,3 \
+             rcu_nocbs=2,3; not in the boot entries, so not in the next boot: run `grub-mkconfig \
+             -o /boot/grub/grub.cfg`; if the entries stay without it, they are not made from this \
+             file",
+            String::new(),
+        ),
+        (
+            "proxmox-parameters-in-the-wrong-file",
+            "/etc/default/grub:1: GRUB_CMDLINE_LINUX_DEFAULT has isolcpus=8-15 nohz_full=8-15 \
+             rcu_nocbs=8-15; not set: this machine has proxmox-boot-tool with systemd-boot, which \
+             does not read that file",
+            "add to the line in /etc/kernel/cmdline: nohz_full=1\nproxmox-boot-tool refresh\n"
+                .to_owned(),
+        ),
+        (
+            "uki-without-kernel-cmdline-file",
+            "/etc/kernel/uki.conf:2: Cmdline has nohz_full=2-7 isolcpus=2-7; not set: this machine \
+             has kernel-install with unified kernel images, which does not read that file",
+            "there is no /etc/kernel/cmdline: write the whole line into it:\n    root=UUID=ab rw \
+             nohz_full=1\nkernel-install add-all\n"
+                .to_owned(),
+        ),
+        (
+            "loader-file-is-generated",
+            "/etc/sdboot-manage.conf:2: LINUX_OPTIONS has nowatchdog; in force; to remove it, edit \
+             that file and run `sdboot-manage gen`",
+            made("/etc/sdboot-manage.conf:2", "LINUX_OPTIONS", "sdboot-manage gen"),
+        ),
+        (
+            "loader-without-a-name",
+            "/etc/default/limine:1: KERNEL_CMDLINE[default] has nowatchdog; in force; to remove \
+             it, edit that file and run `limine-mkinitcpio`",
+            made("/etc/default/limine:1", "KERNEL_CMDLINE[default]", "limine-mkinitcpio"),
+        ),
+        (
+            "boot-ext-uboot-menu",
+            "",
+            made("/etc/default/u-boot:2", "U_BOOT_PARAMETERS", "u-boot-update"),
+        ),
+        (
+            "boot-uki-mkinitcpio",
+            "",
+            "add to the line in /etc/kernel/cmdline: nohz_full=1\nmkinitcpio -P\n".to_owned(),
+        ),
+        (
+            "boot-armbian",
+            "",
+            "in /boot/armbianEnv.txt:8, add to extraargs: nohz_full=1\n".to_owned(),
+        ),
+    ];
+    for (name, words, steps) in rows {
+        let machine = Machine::copied(&recordings::reported(&data, name));
+        let status = status::status(&machine.host(), &machine.store()).unwrap();
+        let foreign: Vec<String> = status.foreign.iter().map(ToString::to_string).collect();
+        assert_eq!(foreign.join("\n"), *words, "{name}");
+        let mut request = request_cpus("1");
+        for name in ["rcu-nocbs", "irqaffinity"] {
+            request.shield.tunables.set(name, false);
+        }
+        let plan = make_plan(&machine.host(), &request).unwrap();
+        let said = plan.instructions.join("\n").replace("nohz_full=1,9", "nohz_full=1");
+        let said = said.split_once(":\n").map_or("", |(_, said)| said);
+        assert!(said.starts_with(steps.as_str()), "{name}: {said}");
+    }
+}

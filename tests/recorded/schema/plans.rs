@@ -170,6 +170,7 @@ pub fn check_boot_files(validator: &mut SchemaValidator) -> Result<(), String> {
         entry: Some(text()),
         choice: None,
         menu: text(),
+        entries_without: vec![text()],
         trial: None,
     };
     validator.check_schema("boot-apply.schema.json", vec![json!(written)], "/schema");
