@@ -33,7 +33,7 @@ pub(super) fn steps(
     now: Option<&str>,
     arch: Option<&str>,
     (parameters, warnings): (&[WantedParameter], &[BootWarning]),
-    plan_words: Option<&WordsOfKernel<'_>>,
+    plan_words: &WordsOfKernel<'_>,
 ) -> Vec<String> {
     let now = now.unwrap_or_default();
     let all: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();

@@ -16,7 +16,7 @@ pub(super) type WordsOfKernel<'a> = dyn Fn(&LoaderEntry) -> Option<Vec<String>> 
 pub(super) fn steps(
     host: &Host,
     words: &[String],
-    plan_words: Option<&WordsOfKernel<'_>>,
+    plan_words: &WordsOfKernel<'_>,
 ) -> Option<Vec<String>> {
     let (path, mut kernels) = listed_kernels(host)?;
     let is_realtime = |it: &ListedKernel| kernels::is_realtime(host, &it.entry);
@@ -25,7 +25,7 @@ pub(super) fn steps(
     }
     let mut steps = vec![format!("in {path}, for the kernels that should get the parameters:")];
     for ListedKernel { line, text, entry } in kernels {
-        let own = plan_words.and_then(|plan| plan(&entry)).filter(|own| !own.is_empty());
+        let own = plan_words(&entry).filter(|own| !own.is_empty());
         let own = own.unwrap_or_else(|| words.to_vec());
         let known = known_by(host, &entry, &own);
         let missing: Vec<&str> =

@@ -93,6 +93,6 @@ pub use journal::{JOURNAL, read_journal};
 pub use parameters::names_kernel_parameter;
 pub use parameters::offered_names;
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};
-pub use request::{MeasuredRow, UnknownWords};
+pub use request::{GivenWords, MeasuredRow, UnknownWords, WordSource};
 pub use requested_words::find_word_fault;
 pub use row_words::{RowWords, check_row_kernel, check_row_words};

@@ -10,20 +10,17 @@ use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
 use super::loaders::{FoundLoader, InstalledLoader, LoaderEntry};
-use super::menu_lst::WordsOfKernel;
 use super::parameter_effect;
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
-use super::request::{CpuOrigin, MeasuredRow, UnknownWords};
+use super::request::{CpuOrigin, GivenWords, UnknownWords, WordSource};
 use super::requested_words::{add_requested, check_support, find_missing};
-use super::running_kernel::{online_cpus, possible_cpus};
 use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
 use super::switches::{Switch, named_switch};
 use super::warnings;
 use crate::documents::boot::{
-    BootKernel, BootPlan, BootReason, BootWarning, EntryChange, KernelRule, RealtimeAbsence,
-    SCHEMA, WantedParameter,
+    BootPlan, BootReason, BootWarning, KernelRule, RealtimeAbsence, SCHEMA,
 };
 use crate::documents::{machine::Machine, plan::Shield};
 use crate::glob;
@@ -40,39 +37,87 @@ use std::collections::BTreeMap;
 pub fn plan(
     host: &Host,
     machine: &Machine,
-    request: &BootRequest,
+    source: WordSource<'_>,
     menu: Option<&InstalledLoader>,
 ) -> Result<BootPlan, BootError> {
-    check_names(request)?;
     let none = FoundLoader::default();
     let found = menu.map_or(&none, |(_, found)| found);
     let mut why_kernels = Vec::new();
+    let asked = match source {
+        WordSource::Request(request) => {
+            check_names(request)?;
+            request.kernels.as_deref()
+        }
+        WordSource::Given(given) => Some(given.kernels.as_str()),
+    };
     let kernels = SelectedKernels::new(host, machine, kernels::first_entries(found), |builds| {
-        choose_rule(request, found, builds, &mut why_kernels)
+        choose_rule(asked, found, builds, &mut why_kernels)
     });
     let targets = kernels.targets();
-    let planned = planned_kernels(menu, &kernels, &targets);
-    planned.check_alike(request)?;
+    let planned = match menu {
+        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
+        None => PlannedKernels::Running,
+    };
     match menu {
-        Some(_) if targets.is_empty() => {
-            return Err(no_matching_kernel(request, &kernels.entries));
-        }
+        Some(_) if targets.is_empty() => return Err(no_matching_kernel(asked, &kernels.entries)),
         Some(_) => {}
-        None => check_running_kernel(machine, request)?,
+        None => check_running_kernel(machine, asked)?,
     }
+    let draft = match source {
+        WordSource::Request(request) => {
+            draft_request(host, machine, (request, why_kernels), &planned)?
+        }
+        WordSource::Given(given) => draft_given(host, machine, given, &planned)?,
+    };
+    draft.complete(host, machine, (source, menu), &kernels)
+}
+
+/// Drafts a plan whose parameters are chosen.
+fn draft_request(
+    host: &Host,
+    machine: &Machine,
+    (request, why_kernels): (&BootRequest, Vec<BootReason>),
+    planned: &PlannedKernels<'_>,
+) -> Result<PlanDraft, BootError> {
+    planned.check_alike(request)?;
     let SelectedWords { origin, mut why, target, mut selection, mut warnings } =
-        select_words(host, machine, request, &planned)?;
+        select_words(host, machine, request, planned)?;
     why.extend(why_kernels);
-    selection.compare_with_lines(&planned, machine);
+    selection.compare_with_lines(planned, machine);
     why.extend(selection.left_out_sibling(machine, origin, &target.cpus));
     let versions = planned.versions(machine);
     warnings.extend(warnings::inapplicable_requests(&request.shield, &selection.skipped));
     warnings.extend(warnings::planned_domain(machine, &selection.wanted, &versions, origin));
     let proves = trial_cpus(&target, origin);
     let ParameterTarget { cpus, rest } = target;
-    let plan_words = |entry: &LoaderEntry| words_of_kernel(host, machine, request, entry);
-    let draft = PlanDraft { selection, cpus, housekeeping: rest, proves, why, warnings };
-    draft.complete(host, machine, menu, kernels, Some(&plan_words))
+    Ok(PlanDraft { selection, cpus, housekeeping: rest, proves, why, warnings })
+}
+
+/// Drafts a plan of given words. The user or an experiment has booted them or will, so that no
+/// document has to know them.
+fn draft_given(
+    host: &Host,
+    machine: &Machine,
+    given: &GivenWords,
+    planned: &PlannedKernels<'_>,
+) -> Result<PlanDraft, BootError> {
+    let mut selection = ParameterSelection::default();
+    let (accept, versions) = (UnknownWords::Accept, planned.versions(machine));
+    add_requested(host, &given.parameters, accept, &versions, &mut selection.wanted)?;
+    selection.compare_with_lines(planned, machine);
+    let row = given.row.as_ref();
+    let why = row.map(|it| BootReason::MeasuredRow { row: it.name.clone(), file: it.file.clone() });
+    let incomplete = row.and_then(|it| {
+        Some(BootWarning::RowIncomplete { row: it.name.clone(), why: it.missing.clone()? })
+    });
+    Ok(PlanDraft {
+        selection,
+        housekeeping: machine.topology.online.difference(&given.cpus),
+        proves: given.cpus.difference(&CpuSet::single(0)),
+        cpus: given.cpus.clone(),
+        why: why.into_iter().collect(),
+        warnings: incomplete.into_iter().collect(),
+    })
 }
 
 /// The parameters for a request and its kernels, and the CPUs that they are for.
@@ -146,9 +191,8 @@ impl PlanDraft {
         self,
         host: &Host,
         machine: &Machine,
-        menu: Option<&InstalledLoader>,
-        kernels: SelectedKernels<'_>,
-        plan_words: Option<&WordsOfKernel<'_>>,
+        (source, menu): (WordSource<'_>, Option<&InstalledLoader>),
+        kernels: &SelectedKernels<'_>,
     ) -> Result<BootPlan, BootError> {
         let PlanDraft { selection, cpus, housekeeping, proves, why, warnings } = self;
         let ParameterSelection { chosen, wanted: mut parameters, skipped } = selection;
@@ -173,19 +217,26 @@ impl PlanDraft {
             warnings::collect(found, machine, kernels_of_menu, &targets, &parameters);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
+        let words_of_kernel = |entry: &LoaderEntry| match source {
+            WordSource::Request(request) => words_of_kernel(host, machine, request, entry),
+            WordSource::Given(_) => None,
+        };
         let instructions = match menu {
             Some(_) => Vec::new(),
             None => {
                 let now = machine.kernel.cmdline.as_deref();
-                by_hand::steps(host, now, arch, (&parameters, &all_warnings), plan_words)
+                by_hand::steps(host, now, arch, (&parameters, &all_warnings), &words_of_kernel)
             }
         };
         let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
+        let names: Vec<&str> = parameters.iter().map(|it| line::name_of(&it.word)).collect();
         Ok(BootPlan {
             schema: SCHEMA,
             loader: menu.map(|(loader, _)| loader.name().to_owned()),
             covers_later: found.covers_later,
-            entries: list_changes(menu, &versions, &parameters),
+            entries: menu.map_or_else(Vec::new, |(loader, found)| {
+                find_changes(*loader, found, &versions, &parameters)
+            }),
             spared: find_spared(found),
             proves,
             cpus,
@@ -194,8 +245,8 @@ impl PlanDraft {
             skipped,
             next: found.next_boot(),
             warnings: all_warnings,
-            foreign: foreign_words::find(host, &names_of(&parameters)),
-            rule: kernels.rule,
+            foreign: foreign_words::find(host, &names),
+            rule: kernels.rule.clone(),
             instructions,
             kernels: described,
             parameters,
@@ -203,170 +254,17 @@ impl PlanDraft {
     }
 }
 
-/// The chosen entries of the menu, or the running kernel without one.
-fn planned_kernels<'a>(
-    menu: Option<&InstalledLoader>,
-    kernels: &'a SelectedKernels<'a>,
-    targets: &'a [&'a LoaderEntry],
-) -> PlannedKernels<'a> {
-    match menu {
-        Some(_) => PlannedKernels::Menu { kernels, targets },
-        None => PlannedKernels::Running,
-    }
-}
-
-/// What the parameters change in each entry of the menu; nothing without a menu.
-fn list_changes(
-    menu: Option<&InstalledLoader>,
-    versions: &[&str],
-    parameters: &[WantedParameter],
-) -> Vec<EntryChange> {
-    menu.map_or_else(Vec::new, |(loader, found)| find_changes(*loader, found, versions, parameters))
-}
-
-/// The names on the command line of planned parameters.
-fn names_of(parameters: &[WantedParameter]) -> Vec<&str> {
-    parameters.iter().map(|wanted| line::name_of(&wanted.word)).collect()
-}
-
-/// Plans exactly these words for one kernel, by default the running one: parameters that the user
-/// wrote, not the ones that this tool would choose.
-///
-/// # Errors
-/// The words cannot be written, contradict parameters that the kernel already has, or the kernel
-/// is not in the menu.
-pub fn for_words(
-    host: &Host,
-    release: Option<&str>,
-    words: &[String],
-    menu: Option<&InstalledLoader>,
-) -> Result<BootPlan, BootError> {
-    let running = host.read_line("/proc/sys/kernel/osrelease")?;
-    let version = release.unwrap_or(&running).to_owned();
-    let booted = host.read_line("/proc/cmdline")?;
-    let none = FoundLoader::default();
-    let found = menu.map_or(&none, |(_, found)| found);
-    let entries = kernels::first_entries(found);
-    let target = entries.iter().find(|entry| entry.release() == version).copied();
-    if target.is_none() && (menu.is_some() || version != running) {
-        let known = entries.iter().map(|entry| entry.release().to_owned()).collect();
-        return Err(BootError::NoKernel { asked: version, known });
-    }
-    let (arch, possible, online) = (host.build_arch(), possible_cpus(host), online_cpus(host));
-    let last = possible.last();
-    let mut parameters = Vec::new();
-    for word in words {
-        parameters.push(WantedParameter {
-            name: line::name_of(word).to_owned(),
-            word: word.clone(),
-            reason: "requested as a word".to_owned(),
-            substitute: None,
-            booted: line::has_on(&booted, word, last),
-            in_force: None,
-            instead: by_hand::present_value(&booted, word, last),
-            already: target.is_some_and(|entry| line::has_on(&entry.args, word, last)),
-        });
-    }
-    parameter_effect::read_effects(host, &mut parameters);
-    let (arch, possible, online) = (arch.as_deref(), &possible, &online);
-    let planned = LinesToCheck { host, parameters: &parameters, arch, possible, online };
-    let faults = match menu {
-        Some((loader, _)) => planned.check_entries(*loader, target.as_slice())?,
-        None => planned.check_words(&version)?,
-    };
-    let name = target.map_or(version, |entry| entry.version.clone());
-    let kernel = target.map(|entry| BootKernel {
-        version: entry.version.clone(),
-        release: entry.release.clone(),
-        title: entry.title.clone(),
-        realtime: None,
-        realtime_kind: None,
-        chosen: true,
-        panics: kernels::has_panic_word(entry),
-        unknown: Vec::new(),
-        undecided: Vec::new(),
-    });
-    Ok(BootPlan {
-        schema: SCHEMA,
-        loader: menu.map(|(loader, _)| loader.name().to_owned()),
-        covers_later: false,
-        entries: list_changes(menu, &[&name], &parameters),
-        spared: find_spared(found),
-        cpus: CpuSet::new(),
-        housekeeping: CpuSet::new(),
-        proves: CpuSet::new(),
-        why: Vec::new(),
-        skipped: Vec::new(),
-        rule: KernelRule::Matching { glob: name },
-        next: found.next_boot(),
-        warnings: found.warnings.iter().cloned().chain(faults).collect(),
-        foreign: foreign_words::find(host, &names_of(&parameters)),
-        instructions: match menu {
-            Some(_) => Vec::new(),
-            None => by_hand::steps(host, Some(&booted), arch, (&parameters, &[]), None),
-        },
-        kernels: kernel.into_iter().collect(),
-        parameters,
-    })
-}
-
-/// Plans the parameters of a row that an experiment has measured.
-///
-/// # Errors
-/// The words cannot be written, contradict parameters that a kernel already has, or no kernel of
-/// the menu matches.
-pub fn for_row(
-    host: &Host,
-    machine: &Machine,
-    row: &MeasuredRow,
-    menu: Option<&InstalledLoader>,
-) -> Result<BootPlan, BootError> {
-    let none = FoundLoader::default();
-    let found = menu.map_or(&none, |(_, found)| found);
-    let rule = KernelRule::Matching { glob: row.kernels.clone() };
-    let kernels = SelectedKernels::new(host, machine, kernels::first_entries(found), |_| rule);
-    let targets = kernels.targets();
-    let planned = planned_kernels(menu, &kernels, &targets);
-    if targets.is_empty() && menu.is_some() {
-        let known = kernels.entries.iter().map(|entry| entry.version.clone()).collect();
-        return Err(BootError::NoKernel { asked: row.kernels.clone(), known });
-    }
-    let mut selection = ParameterSelection::default();
-    // The experiment has booted the words, so that no document has to know them.
-    let accept = UnknownWords::Accept;
-    add_requested(
-        host,
-        &row.parameters,
-        accept,
-        &planned.versions(machine),
-        &mut selection.wanted,
-    )?;
-    selection.compare_with_lines(&planned, machine);
-    let name = &row.name;
-    let incomplete = row.missing.clone();
-    let incomplete = incomplete.map(|why| BootWarning::RowIncomplete { row: name.clone(), why });
-    let draft = PlanDraft {
-        selection,
-        cpus: row.cpus.clone(),
-        housekeeping: machine.topology.online.difference(&row.cpus),
-        proves: row.cpus.difference(&CpuSet::single(0)),
-        why: vec![BootReason::MeasuredRow { row: name.clone(), file: row.file.clone() }],
-        warnings: incomplete.into_iter().collect(),
-    };
-    draft.complete(host, machine, menu, kernels, None)
-}
-
-fn no_matching_kernel(request: &BootRequest, entries: &[&LoaderEntry]) -> BootError {
-    let known = entries.iter().map(|entry| entry.version.clone()).collect();
-    let asked = request.kernels.clone().unwrap_or_else(|| "a real-time kernel".to_owned());
+fn no_matching_kernel(asked: Option<&str>, entries: &[&LoaderEntry]) -> BootError {
+    let known = entries.iter().map(|entry| entry.release().to_owned()).collect();
+    let asked = asked.unwrap_or("a real-time kernel").to_owned();
     BootError::NoKernel { asked, known }
 }
 
 /// Without a menu, the parameters are for the running kernel.
-fn check_running_kernel(machine: &Machine, request: &BootRequest) -> Result<(), BootError> {
-    match (&request.kernels, &machine.kernel.release) {
+fn check_running_kernel(machine: &Machine, asked: Option<&str>) -> Result<(), BootError> {
+    match (asked, &machine.kernel.release) {
         (Some(asked), Some(running)) if !glob::matches(asked, running) => {
-            Err(BootError::NotRunning { asked: asked.clone(), running: running.clone() })
+            Err(BootError::NotRunning { asked: asked.to_owned(), running: running.clone() })
         }
         _ => Ok(()),
     }
@@ -409,13 +307,13 @@ fn parameter_target(machine: &Machine, shield: &Shield) -> ParameterTarget {
 /// Chooses the kernels: the requested ones; else the real-time kernels when there are any; else
 /// the one that boots.
 fn choose_rule(
-    request: &BootRequest,
+    asked: Option<&str>,
     found: &FoundLoader,
     builds: &BTreeMap<String, KernelBuild>,
     why: &mut Vec<BootReason>,
 ) -> KernelRule {
-    if let Some(glob) = &request.kernels {
-        return KernelRule::Matching { glob: glob.clone() };
+    if let Some(glob) = asked {
+        return KernelRule::Matching { glob: glob.to_owned() };
     }
     if builds.values().any(|build| build.is_realtime() == Some(true)) {
         why.push(BootReason::RealtimeKernels);

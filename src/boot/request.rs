@@ -14,19 +14,51 @@ pub struct BootRequest {
     pub unknown_words: UnknownWords,
 }
 
-/// The kernel parameters of a row that an experiment has measured.
+/// Where the words of a plan come from.
+#[derive(Debug, Clone, Copy)]
+pub enum WordSource<'a> {
+    /// They are chosen for a request.
+    Request(&'a BootRequest),
+    /// They are given.
+    Given(&'a GivenWords),
+}
+
+/// Kernel parameters that need not be chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GivenWords {
+    /// The parameters.
+    pub parameters: Vec<RequestedParameter>,
+    /// The kernels, as a shell pattern.
+    pub kernels: String,
+    /// The CPUs that they are for; empty when unknown.
+    pub cpus: CpuSet,
+    /// The row that an experiment has measured with them; `None`: the user wrote them.
+    pub row: Option<MeasuredRow>,
+}
+
+impl GivenWords {
+    /// Words of the user's own for the kernel of this release; `place` says where they are.
+    #[must_use]
+    pub fn of_user(release: &str, words: &[String], place: &str) -> GivenWords {
+        let parameters = words
+            .iter()
+            .map(|word| RequestedParameter { word: word.clone(), place: place.to_owned() });
+        GivenWords {
+            parameters: parameters.collect(),
+            kernels: release.to_owned(),
+            cpus: CpuSet::new(),
+            row: None,
+        }
+    }
+}
+
+/// A row of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MeasuredRow {
-    /// The row's name.
+    /// Its name.
     pub name: String,
     /// The file with the experiment.
     pub file: String,
-    /// The parameters.
-    pub parameters: Vec<RequestedParameter>,
-    /// The kernels, as a shell pattern: that of the measurement, unless the user names others.
-    pub kernels: String,
-    /// The CPUs that were measured.
-    pub cpus: CpuSet,
     /// Why the row was not measured, or not completely; `None` when nothing is missing.
     pub missing: Option<String>,
 }

@@ -5,9 +5,10 @@ use super::measured_row;
 use super::root_files::{RootFile, warn_of_other_users};
 use super::shield_options::{ONE_SHIELD, ShieldOptions};
 use super::{WorkContext, absolute_path};
+use crate::boot::WordSource;
 use crate::boot::line::contradicts;
 use crate::boot::loaders::BootFilePlan;
-use crate::boot::plan::{BootRequest, for_row, plan};
+use crate::boot::plan::{BootRequest, plan};
 pub use crate::boot::write::{DefaultEntry, EntryStart, ParameterTerm};
 pub use crate::boot::{TrialDeadline, TrialGoal};
 use crate::boot::{UnknownWords, earlier, goal_of_this_boot, kexec, status, write};
@@ -70,7 +71,7 @@ pub(super) fn plan_boot_of(
     if let Some(name) = boot.from.as_deref().zip(boot.row.as_deref()) {
         let row = measured_row::read(host, machine, name, boot.kernels.as_deref())?;
         let menu = earlier::find_menu(host, store)?;
-        return Ok(for_row(host, machine, &row, menu.as_ref())?);
+        return Ok(plan(host, machine, WordSource::Given(&row), menu.as_ref())?);
     }
     let mut shield = options.resolve(host, machine, EffectTime::Boot)?.request;
     // A word of the command line replaces that of the policy.
@@ -86,7 +87,7 @@ pub(super) fn plan_boot_of(
     };
     let request = BootRequest { shield, kernels: boot.kernels.clone(), unknown_words };
     let menu = earlier::find_menu(host, store)?;
-    Ok(plan(host, machine, &request, menu.as_ref())?)
+    Ok(plan(host, machine, WordSource::Request(&request), menu.as_ref())?)
 }
 
 /// How the parameters are written.

@@ -5,7 +5,8 @@ use super::WorkContext;
 use super::experiment_cpus::at_row;
 use crate::boot::loaders::{BootLoader, FoundLoader};
 use crate::boot::{
-    BootError, RowWords, check_row_kernel, check_row_words, loaders, plan as boot_plan,
+    BootError, GivenWords, RowWords, WordSource, check_row_kernel, check_row_words, loaders,
+    plan as boot_plan,
 };
 use crate::documents::boot::WordFault;
 use crate::documents::count_text::joined;
@@ -63,7 +64,9 @@ fn check_row(
     if reboot == RebootPermission::Granted {
         check_row_kernel(host, machine, words, menu)?;
     }
-    boot_plan::for_words(host, words.kernel, &boot.words(), menu).map(drop)
+    let kernel = words.kernel.or(machine.kernel.release.as_deref()).unwrap_or_default();
+    let given = GivenWords::of_user(kernel, &boot.words(), "boot");
+    boot_plan::plan(host, machine, WordSource::Given(&given), menu).map(drop)
 }
 
 /// The failure of a row: a hint names keys of the matrix, not options.

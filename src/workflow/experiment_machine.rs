@@ -9,7 +9,9 @@ use super::undo_watchdog::{EXPERIMENT_SHIELD, UndoWatchdog};
 use super::{WorkContext, absolute_path, active_shields, step_aside};
 use crate::apply::{self, ApplyError};
 use crate::boot::parameter_effect::ParameterEffect;
-use crate::boot::{self, BootError, line, loaders, plan as boot_plan, write};
+use crate::boot::{
+    self, BootError, GivenWords, WordSource, line, loaders, plan as boot_plan, write,
+};
 use crate::change::Outcome;
 use crate::documents::count_text::joined;
 use crate::documents::experiment::{
@@ -28,7 +30,7 @@ use crate::plan::plan;
 use crate::policy::{LatencyLimits, ShieldRequest};
 use crate::report::table;
 use crate::run::{ShieldPlacement, check_move};
-use crate::survey::survey;
+use crate::survey::{survey, survey_boot};
 use crate::tunables;
 use cpushield_linux::{CpuSet, sys::signal};
 use std::cell::Cell;
@@ -108,7 +110,10 @@ impl LiveExperimentMachine<'_> {
         let menu = loaders::find(&self.work.host)?;
         // The machine may run another kernel of the experiment now.
         let kernel = boot.kernel.as_deref().or(self.original.kernel.as_deref());
-        boot_plan::for_words(&self.work.host, kernel, &boot.words(), menu.as_ref())
+        let machine = survey_boot(&self.work.host);
+        let kernel = kernel.or(machine.kernel.release.as_deref()).unwrap_or_default();
+        let words = GivenWords::of_user(kernel, &boot.words(), "boot");
+        boot_plan::plan(&self.work.host, &machine, WordSource::Given(&words), menu.as_ref())
     }
 
     /// Measures in the configuration of a row. Returns the measurement, and the tunables whose

@@ -2,7 +2,7 @@
 
 use super::run_experiment::describe_setup;
 use super::saved_document::SavedDocument;
-use crate::boot::MeasuredRow;
+use crate::boot::{GivenWords, MeasuredRow};
 use crate::documents::experiment::{Experiment, ExperimentRow, ExperimentSetup};
 use crate::documents::machine::Machine;
 use crate::experiment::matrix::CPUS;
@@ -24,7 +24,7 @@ pub(super) fn read(
     machine: &Machine,
     (file, name): (&Path, &str),
     kernels: Option<&str>,
-) -> Result<MeasuredRow, Failure> {
+) -> Result<GivenWords, Failure> {
     let experiment = read_experiment(host, file)?;
     let file = file.display().to_string();
     let row = find_row(&experiment, &file, name)?;
@@ -37,16 +37,15 @@ pub(super) fn read(
     let place = format!("row {:?} of {file}", row.name);
     let measured = row.kernel.as_deref().or(experiment.setup.kernel.as_deref());
     let pattern = kernels.or(measured).or(machine.kernel.release.as_deref());
-    Ok(MeasuredRow {
-        name: row.name.clone(),
+    let missing = row.missing.as_ref().map(ToString::to_string);
+    Ok(GivenWords {
         parameters: words
             .into_iter()
             .map(|word| RequestedParameter { word, place: place.clone() })
             .collect(),
-        file,
         kernels: pattern.unwrap_or_default().to_owned(),
-        missing: row.missing.as_ref().map(ToString::to_string),
         cpus: row.cpus.clone(),
+        row: Some(MeasuredRow { name: row.name.clone(), file, missing }),
     })
 }
 

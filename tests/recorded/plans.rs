@@ -258,7 +258,9 @@ fn surveys_and_plans_of_recorded_machines_fit_the_terminal() {
             ..boot::plan::BootRequest::default()
         };
         let menu = boot::loaders::find(&host).unwrap();
-        let boot = boot::plan::plan(&host, &machine, &asked, menu.as_ref()).unwrap();
+        let boot =
+            boot::plan::plan(&host, &machine, boot::WordSource::Request(&asked), menu.as_ref())
+                .unwrap();
         // Commands and lines of files stay whole.
         let commands: String = plan.steps.iter().map(|step| step.change.shell() + "\n").collect();
         let files: String = boot.instructions.iter().map(|line| line.to_owned() + "\n").collect();

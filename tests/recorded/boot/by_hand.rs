@@ -205,7 +205,13 @@ fn the_commands_say_the_same_about_isolcpus() {
         let warned = plan(&surveyed, &shield).unwrap().warnings;
         let warned: String = warned.iter().map(ToString::to_string).collect();
         let request = BootRequest { shield, ..BootRequest::default() };
-        let boot = cpushield::boot::plan::plan(&machine.host(), &surveyed, &request, None).unwrap();
+        let boot = cpushield::boot::plan::plan(
+            &machine.host(),
+            &surveyed,
+            cpushield::boot::WordSource::Request(&request),
+            None,
+        )
+        .unwrap();
         let boot = terminal_blocks(&boot_plan_blocks(&boot), usize::MAX, &unpainted);
         assert_eq!([&linted, &warned, &boot].map(|it| says(it)), [open; 3], "{release} {line}");
         assert!(boot.contains(expected), "{release} {line}: {boot}");

@@ -3,6 +3,7 @@
 
 use super::grub::{Machine, mkconfig};
 use super::request_cpus;
+use cpushield::boot::WordSource;
 use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, DefaultEntry, ParameterTerm, WriteMode};
 use cpushield::boot::{BootError, BootPlan, earlier, loaders, status};
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 pub fn make_plan(machine: &Machine, asked: &BootRequest) -> BootPlan {
     let host = machine.host();
     let menu = earlier::find_menu(&host, &machine.store()).unwrap();
-    plan(&host, &survey(&host, &[]), asked, menu.as_ref()).unwrap()
+    plan(&host, &survey(&host, &[]), WordSource::Request(asked), menu.as_ref()).unwrap()
 }
 
 fn apply(machine: &Machine, cpus: &str, default_entry: DefaultEntry) -> BootPlan {

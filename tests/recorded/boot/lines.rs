@@ -3,10 +3,12 @@
 
 use super::grub::Machine;
 use super::make_plan;
-use cpushield::boot::plan::{BootRequest, for_words};
-use cpushield::boot::{BootError, BootPlan, loaders};
+use cpushield::boot::plan::BootRequest;
+use cpushield::boot::{self, BootError, BootPlan, GivenWords, WordSource, loaders};
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::policy::RequestedParameter;
+use cpushield::survey::survey;
+use cpushield_linux::Host;
 
 /// A plan with parameters of the user, without the parameters of the catalogue that are off.
 fn plan(machine: &Machine, off: &[&str], own: &[&str]) -> Result<BootPlan, BootError> {
@@ -108,6 +110,19 @@ fn words_that_only_do_not_help_are_warnings() {
     assert_eq!(plan(&machine, &[], &["irqaffinity=0"]).unwrap().warnings, []);
 }
 
+/// Plans words of the user's own for one kernel, by default the running one.
+fn for_words(
+    host: &Host,
+    release: Option<&str>,
+    words: &[String],
+    menu: Option<&loaders::InstalledLoader>,
+) -> Result<BootPlan, BootError> {
+    let machine = survey(host, &[]);
+    let release = release.or(machine.kernel.release.as_deref()).unwrap();
+    let given = GivenWords::of_user(release, words, "boot");
+    boot::plan::plan(host, &machine, WordSource::Given(&given), menu)
+}
+
 /// An experiment boots words that it does not choose.
 #[test]
 fn words_of_an_experiment_are_judged_too() {
@@ -122,4 +137,39 @@ fn words_of_an_experiment_are_judged_too() {
     assert_eq!(check(&["nohz_full=2-3", "idle=poll"]).unwrap().warnings, []);
     let overlap = check(&["nohz_full=2-3", "irqaffinity=2"]).unwrap().warnings;
     assert_eq!(overlap.len(), 1, "{overlap:?}");
+}
+
+#[test]
+fn a_list_beyond_the_last_cpu_is_refused_because_the_kernel_ignores_all_of_it() {
+    let machine = Machine::debian();
+    let menu = loaders::find(&machine.host()).unwrap();
+    for (word, beyond) in [("nohz_full=2-9", "4-9"), ("isolcpus=managed_irq,4", "4")] {
+        let words = [word.to_owned()];
+        let error =
+            for_words(&machine.host(), None, &words, menu.as_ref()).unwrap_err().to_string();
+        let why = format!("{word} names CPU {beyond}, but the last CPU is 3");
+        assert!(error.contains(&why), "{error}");
+    }
+    // The same list on the line before is not the fault of the words.
+    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"isolcpus=2-9\"\n");
+    machine.update_grub();
+    let menu = loaders::find(&machine.host()).unwrap();
+    let words = ["nohz_full=2-3".to_owned()];
+    for_words(&machine.host(), None, &words, menu.as_ref()).unwrap();
+}
+
+#[test]
+fn words_are_planned_for_the_kernel_that_is_asked_for() {
+    let machine = Machine::debian();
+    let menu = loaders::find(&machine.host()).unwrap();
+    let plan = |kernel| for_words(&machine.host(), kernel, &["nohlt".to_owned()], menu.as_ref());
+    for (asked, planned) in [(None, "6.12.9-rt-amd64"), (Some("6.12.9-amd64"), "6.12.9-amd64")] {
+        let plan = plan(asked).unwrap();
+        let chosen = plan.kernels.iter().filter(|kernel| kernel.chosen);
+        assert_eq!(chosen.map(|kernel| &*kernel.version).collect::<Vec<_>>(), [planned]);
+    }
+    let error = plan(Some("5.4.0")).unwrap_err().to_string();
+    assert!(error.contains("5.4.0") && error.contains("6.12.9-amd64"), "{error}");
+    let no_menu = for_words(&machine.host(), Some("5.4.0"), &["nohlt".to_owned()], None);
+    assert!(no_menu.is_err());
 }

@@ -30,9 +30,11 @@ mod words;
 
 use cpushield::boot::grub::generator;
 use cpushield::boot::grub::later_kernels::LaterKernels;
-use cpushield::boot::plan::{BootRequest, for_words, plan};
+use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootDifference, BootError, BootPlan, FileFate, KernelRule, loaders, status};
+use cpushield::boot::{
+    BootDifference, BootError, BootPlan, FileFate, KernelRule, WordSource, loaders, status,
+};
 use cpushield::policy::ShieldRequest;
 use cpushield::refusal::UserError;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
@@ -45,7 +47,7 @@ use grub::Machine;
 
 fn make_plan(host: &Host, asked: &BootRequest) -> Result<BootPlan, BootError> {
     let machine = survey(host, &[]);
-    plan(host, &machine, asked, loaders::find(host)?.as_ref())
+    plan(host, &machine, WordSource::Request(asked), loaders::find(host)?.as_ref())
 }
 
 fn request_cpus(list: &str) -> BootRequest {
@@ -258,41 +260,6 @@ fn before_5_18_nohz_full_is_refused_with_an_isolcpus_of_another_list() {
     let warnings = make_plan(&machine.host(), &BootRequest::default()).unwrap().warnings;
     let taken = "nohz_full=1-3 and isolcpus=2-3 have different lists: this kernel accepts both";
     assert!(warnings.iter().any(|it| it.to_string().contains(taken)), "{warnings:#?}");
-}
-
-#[test]
-fn a_list_beyond_the_last_cpu_is_refused_because_the_kernel_ignores_all_of_it() {
-    let machine = Machine::debian();
-    let menu = loaders::find(&machine.host()).unwrap();
-    for (word, beyond) in [("nohz_full=2-9", "4-9"), ("isolcpus=managed_irq,4", "4")] {
-        let words = [word.to_owned()];
-        let error =
-            for_words(&machine.host(), None, &words, menu.as_ref()).unwrap_err().to_string();
-        let why = format!("{word} names CPU {beyond}, but the last CPU is 3");
-        assert!(error.contains(&why), "{error}");
-    }
-    // The same list on the line before is not the fault of the words.
-    machine.write("etc/default/grub", "GRUB_CMDLINE_LINUX=\"isolcpus=2-9\"\n");
-    machine.update_grub();
-    let menu = loaders::find(&machine.host()).unwrap();
-    let words = ["nohz_full=2-3".to_owned()];
-    for_words(&machine.host(), None, &words, menu.as_ref()).unwrap();
-}
-
-#[test]
-fn words_are_planned_for_the_kernel_that_is_asked_for() {
-    let machine = Machine::debian();
-    let menu = loaders::find(&machine.host()).unwrap();
-    let plan = |kernel| for_words(&machine.host(), kernel, &["nohlt".to_owned()], menu.as_ref());
-    for (asked, planned) in [(None, "6.12.9-rt-amd64"), (Some("6.12.9-amd64"), "6.12.9-amd64")] {
-        let plan = plan(asked).unwrap();
-        let kernels: Vec<&str> = plan.kernels.iter().map(|kernel| &*kernel.version).collect();
-        assert_eq!(kernels, [planned]);
-    }
-    let error = plan(Some("5.4.0")).unwrap_err().to_string();
-    assert!(error.contains("5.4.0") && error.contains("6.12.9-amd64"), "{error}");
-    let no_menu = for_words(&machine.host(), Some("5.4.0"), &["nohlt".to_owned()], None);
-    assert!(no_menu.is_err());
 }
 
 #[test]

@@ -2,33 +2,32 @@
 
 use super::grub::Machine;
 use super::words;
-use cpushield::boot::plan::for_row;
+use cpushield::boot::plan::plan;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, BootPlan, MeasuredRow, earlier, loaders};
+use cpushield::boot::{BootError, BootPlan, GivenWords, MeasuredRow, WordSource, earlier, loaders};
 use cpushield::policy::RequestedParameter;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_plan_blocks;
 use cpushield::survey::survey;
 
-fn make_row(parameters: &[&str], kernels: &str) -> MeasuredRow {
+fn make_row(parameters: &[&str], kernels: &str) -> GivenWords {
     let place = "row \"best\" of lathe.json".to_owned();
-    MeasuredRow {
-        name: "best".to_owned(),
-        file: "lathe.json".to_owned(),
+    let (name, file) = ("best".to_owned(), "lathe.json".to_owned());
+    GivenWords {
         parameters: parameters
             .iter()
             .map(|&word| RequestedParameter { word: word.to_owned(), place: place.clone() })
             .collect(),
         kernels: kernels.to_owned(),
         cpus: "2-3".parse().unwrap(),
-        missing: None,
+        row: Some(MeasuredRow { name, file, missing: None }),
     }
 }
 
-fn plan_row(machine: &Machine, row: &MeasuredRow) -> Result<BootPlan, BootError> {
+fn plan_row(machine: &Machine, row: &GivenWords) -> Result<BootPlan, BootError> {
     let host = machine.host();
     let menu = earlier::find_menu(&host, &machine.store()).unwrap();
-    for_row(&host, &survey(&host, &[]), row, menu.as_ref())
+    plan(&host, &survey(&host, &[]), WordSource::Given(row), menu.as_ref())
 }
 
 #[test]
@@ -87,7 +86,8 @@ fn words_and_kernels_that_do_not_fit_are_refused_with_their_place() {
 fn a_row_that_was_not_measured_completely_is_a_warning() {
     let machine = Machine::debian();
     let missing = Some("the boot failed".to_owned());
-    let row = MeasuredRow { missing, ..make_row(&["nohz_full=2-3"], "*-rt-*") };
+    let mut row = make_row(&["nohz_full=2-3"], "*-rt-*");
+    row.row.as_mut().unwrap().missing = missing;
     let plan = plan_row(&machine, &row).unwrap();
     let said: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     let wanted = "row \"best\" was not measured completely: the boot failed".to_owned();

@@ -5,6 +5,7 @@ use super::grub::Machine;
 use super::once::{make_extlinux_machine, make_raspberry_pi, simulate_extlinux};
 use super::others::{make_systemd_boot_machine, simulate_bootctl};
 use super::request_cpus;
+use cpushield::boot::WordSource;
 use cpushield::boot::plan::{BootRequest, plan};
 use cpushield::boot::write::{self, DefaultEntry, WriteMode};
 use cpushield::boot::{
@@ -60,7 +61,7 @@ impl OnceLoader {
         let kernels = self.kernels.map(str::to_owned);
         let asked = BootRequest { kernels, ..request_cpus(cpus) };
         let menu = earlier::find_menu(&host, &machine.store()).unwrap();
-        plan(&host, &survey(&host, &[]), &asked, menu.as_ref()).unwrap()
+        plan(&host, &survey(&host, &[]), WordSource::Request(&asked), menu.as_ref()).unwrap()
     }
 
     /// Applies the first or the second words.
