@@ -47,14 +47,6 @@ pub fn cpu_number(text: &str) -> Result<usize, String> {
     number(text, 0..=usize::MAX, "a CPU number")
 }
 
-/// Parses the number of a NUMA node.
-///
-/// # Errors
-/// The text is not one.
-pub fn node_number(text: &str) -> Result<usize, String> {
-    number(text, 0..=usize::MAX, "the number of a NUMA node")
-}
-
 /// Parses a count, which may be 0.
 ///
 /// # Errors

@@ -12,8 +12,10 @@ mod operators;
 mod share_key;
 mod time_key;
 mod toml_message;
+mod toml_place;
 mod tunable_settings;
 mod verify_limits;
+mod written_shield;
 
 pub use boot_policy::BootPolicy;
 pub use disturbance::DisturbanceConsent;
@@ -26,14 +28,14 @@ pub use share_key::parse_share;
 pub(crate) use toml_message::translate_toml_error;
 pub use tunable_settings::{TunableSetting, TunableSettings};
 pub use verify_limits::{TickLimit, VerifyLimits};
+pub use written_shield::WrittenShield;
 
-use crate::cpu_selection::{CpuNames, CpuSelection, CpuSelectionError, SELECTION_HINT};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::{IntErrorKind, ParseIntError};
-use toml::Spanned;
+use toml_place::{find_byte, line_of};
 
 /// The policy file that is used when none is named.
 pub const DEFAULT_PATH: &str = "/etc/cpushield/policy.toml";
@@ -274,46 +276,20 @@ pub fn parse_span(text: &str) -> Result<u64, String> {
 pub struct PolicyFile {
     /// The shields, by name.
     #[serde(default)]
-    pub shield: BTreeMap<String, ShieldPolicy>,
+    pub shield: BTreeMap<String, WrittenShield>,
+    /// The name of the file.
+    #[serde(skip)]
+    pub file: String,
+    /// What it was parsed from.
+    #[serde(skip)]
+    text: String,
 }
 
-/// One shield of a policy file.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case", default)]
-#[serde(expecting = "a table [shield.NAME]")]
-pub struct ShieldPolicy {
-    /// A CPU list (`N` is the last CPU), or a choice by the other keys.
-    pub cpus: Option<Spanned<String>>,
-    /// The number of CPUs to choose.
-    pub count: Option<usize>,
-    /// The hardware that whole groups of CPUs share.
-    pub share: Option<ShareLevel>,
-    /// The device to be near.
-    pub near: Option<String>,
-    /// The NUMA node.
-    pub node: Option<usize>,
-    /// See [`ShieldRequest::siblings`].
-    pub siblings: Option<Siblings>,
-    /// See [`ShieldRequest::whole_node`].
-    pub whole_node: bool,
-    /// See [`ShieldRequest::balance`].
-    pub balance: bool,
-    /// See [`ShieldRequest::evict`].
-    pub evict: bool,
-    /// The workload.
-    pub workload: Workload,
-    /// What it says about tunables, and about parameters of the next boot.
-    pub tunables: BTreeMap<Spanned<String>, TunableSetting>,
-    /// What the next boot gets (`cpushield boot`).
-    pub boot: BootPolicy,
-    /// The limits that `verify` and `latency` check.
-    pub limits: PolicyLimits,
-    /// Users other than root that may enter the shield.
-    pub operators: Option<OperatorPolicy>,
-}
-
-/// Why a policy file is not accepted: the place, and what was expected there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// {file}{place}: {why}.
+///
+/// Why a policy file is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Sentence)]
+#[with(place = line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct PolicyError {
     /// The file.
     pub file: String,
@@ -321,15 +297,6 @@ pub struct PolicyError {
     pub line: Option<usize>,
     /// What is wrong and what was expected.
     pub why: String,
-}
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.file, self.why),
-            None => write!(f, "{}: {}", self.file, self.why),
-        }
-    }
 }
 
 impl std::error::Error for PolicyError {}
@@ -340,19 +307,16 @@ impl PolicyFile {
     /// # Errors
     /// The file is not a valid policy, or has an unknown key. Names the line and what was expected.
     pub fn parse(text: &str, file: &str) -> Result<PolicyFile, PolicyError> {
-        let policy: PolicyFile = toml::from_str(text).map_err(|error| PolicyError {
+        let parsed = toml::from_str(text).map_err(|error| PolicyError {
             file: file.to_owned(),
             line: error.span().map(|span| line_of(text, span.start)),
             why: translate_toml_error(&error, text),
         })?;
+        let policy = PolicyFile { file: file.to_owned(), text: text.to_owned(), ..parsed };
         for (name, shield) in &policy.shield {
-            if let Err((byte, why)) = shield.check(name) {
-                let line = match byte {
-                    Some(byte) => Some(line_of(text, byte)),
-                    None => find_table_line(text, name),
-                };
-                let why = format!("shield {name:?}: {why}");
-                return Err(PolicyError { file: file.to_owned(), line, why });
+            if let Err((keys, why)) = shield.check(name) {
+                let at = policy.find(name, keys);
+                return Err(policy.error(at, format!("shield {name:?}: {why}")));
             }
         }
         Ok(policy)
@@ -365,31 +329,27 @@ impl PolicyFile {
     /// A name or a value is wrong. Names the line of the first one.
     pub fn read_tunables(
         &mut self,
-        text: &str,
-        file: &str,
         read: &dyn Fn(&str, &TunableSetting) -> Result<TunableSetting, String>,
     ) -> Result<(), PolicyError> {
-        let mut wrong = BTreeMap::new();
-        for (name, setting) in self.shield.values_mut().flat_map(|shield| &mut shield.tunables) {
-            match read(name.get_ref(), setting) {
-                Ok(spelled) => *setting = spelled,
-                Err(why) => drop(wrong.insert(name.span().start, why)),
+        let mut wrong = Vec::new();
+        for (shield, written) in &mut self.shield {
+            for (name, setting) in written.tunables.iter_mut() {
+                match read(name, setting) {
+                    Ok(spelled) => *setting = spelled,
+                    Err(why) => wrong.push((shield.clone(), name.clone(), why)),
+                }
             }
         }
-        wrong.into_iter().next().map_or(Ok(()), |(at, why)| {
-            Err(PolicyError { file: file.to_owned(), line: Some(line_of(text, at)), why })
-        })
+        let wrong =
+            wrong.iter().map(|(shield, name, why)| (self.find(shield, &["tunables", name]), why));
+        wrong.min().map_or(Ok(()), |(at, why)| Err(self.error(at, why.clone())))
     }
 
     /// The shield of this name, or the only shield.
     ///
     /// # Errors
     /// There is no such shield, or there are several and none was named.
-    pub fn shield(
-        &self,
-        name: Option<&str>,
-        file: &str,
-    ) -> Result<(&str, &ShieldPolicy), PolicyError> {
+    pub fn shield(&self, name: Option<&str>) -> Result<(&str, &WrittenShield), PolicyError> {
         let known: Vec<&str> = self.shield.keys().map(String::as_str).collect();
         let known = known.join(", ");
         let mut all = self.shield.iter();
@@ -402,106 +362,45 @@ impl PolicyFile {
             (None, None, _) => Err("expected a table [shield.NAME]".to_owned()),
             _ => Err(format!("the policy has several shields, but none was named: {known}")),
         };
-        match found {
-            Ok((name, shield)) => Ok((name, shield)),
-            Err(why) => Err(PolicyError { file: file.to_owned(), line: None, why }),
-        }
-    }
-}
-
-impl ShieldPolicy {
-    /// Checks the name, the count and the CPU list.
-    ///
-    /// # Errors
-    /// What is wrong, and the byte where; without a byte it is about the table of the shield.
-    fn check(&self, name: &str) -> Result<(), (Option<usize>, String)> {
-        if !is_shield_name(name) {
-            return Err((None, format!("expected {}", expected_name(name))));
-        }
-        if self.count == Some(0) {
-            return Err((None, "expected a count of at least 1".to_owned()));
-        }
-        self.operators.as_ref().map_or(Ok(()), OperatorPolicy::check)?;
-        let Some(list) = &self.cpus else { return Ok(()) };
-        if self.count.is_some()
-            || self.share.is_some()
-            || self.near.is_some()
-            || self.node.is_some()
-        {
-            let why = "expected either cpus or a choice by count, share, near and node";
-            return Err((None, why.to_owned()));
-        }
-        match CpuSelection::parse(list.get_ref()) {
-            Ok(_) => Ok(()),
-            Err(error) => Err((Some(list.span().start), format!("{error}; {SELECTION_HINT}"))),
-        }
+        let (name, shield) = found.map_err(|why| self.error(None, why))?;
+        Ok((name, shield))
     }
 
-    /// The file and the line of the CPU list; `None` when the shield has none.
+    /// The file, and the line of this key of a shield if it is there.
     #[must_use]
-    pub fn list_place(&self, text: &str, file: &str) -> Option<String> {
-        let list = self.cpus.as_ref()?;
-        Some(format!("{file}:{}", line_of(text, list.span().start)))
+    pub fn place(&self, shield: &str, keys: &[&str]) -> String {
+        match self.find(shield, keys) {
+            Some(at) => format!("{}:{}", self.file, line_of(&self.text, at)),
+            None => self.file.clone(),
+        }
     }
 
-    /// The request for this shield. The names in its list have these meanings.
-    ///
-    /// # Errors
-    /// The list names no CPU.
-    pub fn request(
-        &self,
-        name: &str,
-        names: &CpuNames,
-    ) -> Result<ShieldRequest, CpuSelectionError> {
-        let cpus = self.cpus.as_ref().map(|list| {
-            CpuSelection::parse(list.get_ref()).and_then(|selection| selection.resolve(names))
-        });
-        let tunables = self.tunables.iter().map(|(name, it)| (name.get_ref().clone(), it.clone()));
-        Ok(ShieldRequest {
-            name: name.to_owned(),
-            cpus: cpus.transpose()?,
-            count: self.count,
-            share: self.share,
-            near: self.near.clone(),
-            node: self.node,
-            siblings: self.siblings,
-            whole_node: self.whole_node,
-            balance: self.balance,
-            evict: self.evict,
-            workload: self.workload,
-            tunables: tunables.collect(),
-            parameters: Vec::new(),
-            operators: None,
-            disturbance: DisturbanceConsent::NotGiven,
-        })
-    }
-
-    /// Its kernel parameters, each with its place; `text` is that of the file.
+    /// The kernel parameters of a shield, each with its place.
     #[must_use]
-    pub fn boot_parameters(&self, text: &str, file: &str) -> Vec<RequestedParameter> {
-        let parameters = self.boot.parameters.iter().map(|word| RequestedParameter {
-            word: word.get_ref().clone(),
-            place: format!("{file}:{}", line_of(text, word.span().start)),
+    pub fn boot_parameters(&self, shield: &str) -> Vec<RequestedParameter> {
+        let words = self.shield.get(shield).into_iter().flat_map(|it| &it.boot.parameters);
+        let parameters = words.enumerate().map(|(n, word)| RequestedParameter {
+            word: word.clone(),
+            place: self.place(shield, &["boot", "parameters", &n.to_string()]),
         });
         parameters.collect()
     }
-}
 
-/// The line of a byte, from 1.
-#[must_use]
-pub fn line_of(text: &str, byte: usize) -> usize {
-    1 + text.bytes().take(byte).filter(|b| *b == b'\n').count()
-}
+    /// The byte where this key of a shield is.
+    fn find(&self, shield: &str, keys: &[&str]) -> Option<usize> {
+        find_byte(&self.text, &[&["shield", shield], keys].concat())
+    }
 
-/// The line of a shield's table.
-fn find_table_line(text: &str, name: &str) -> Option<usize> {
-    let headers = [format!("[shield.{name}]"), format!("[shield.\"{name}\"]")];
-    text.lines().position(|line| headers.iter().any(|header| line.trim() == header)).map(|i| i + 1)
+    fn error(&self, at: Option<usize>, why: String) -> PolicyError {
+        let line = at.map(|byte| line_of(&self.text, byte));
+        PolicyError { file: self.file.clone(), line, why }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu_selection::CpuNames;
     use proptest::prelude::*;
 
     fn eight_cpus() -> CpuNames {
@@ -534,7 +433,7 @@ workload = "vm"
     #[test]
     fn named_shields_are_parsed_completely() {
         let policy = PolicyFile::parse(GOOD, "p.toml").unwrap();
-        let (name, rt) = policy.shield(Some("rt"), "p.toml").unwrap();
+        let (name, rt) = policy.shield(Some("rt")).unwrap();
         let request = rt.request(name, &eight_cpus()).unwrap();
         assert_eq!(
             request,
@@ -558,7 +457,7 @@ workload = "vm"
         assert_eq!(rt.limits.of_latency(), limits);
         let vm = policy.shield["vm"].request("vm", &eight_cpus()).unwrap();
         assert_eq!(vm.cpus, Some("4-7".parse().unwrap()));
-        let error = policy.shield(None, "p.toml").unwrap_err().to_string();
+        let error = policy.shield(None).unwrap_err().to_string();
         assert_eq!(error, "p.toml: the policy has several shields, but none was named: rt, vm");
     }
 
@@ -566,7 +465,7 @@ workload = "vm"
     fn kernel_parameters_of_a_policy_have_their_line() {
         let text = "[shield.a]\nboot.parameters = [\n  \"nohlt\",\n  \"radeon.modeset=0\",\n]\n";
         let policy = PolicyFile::parse(text, "p.toml").unwrap();
-        let words = policy.shield["a"].boot_parameters(text, "p.toml");
+        let words = policy.boot_parameters("a");
         let words: Vec<_> = words.iter().map(|it| (it.word.as_str(), it.place.as_str())).collect();
         assert_eq!(words, [("nohlt", "p.toml:3"), ("radeon.modeset=0", "p.toml:4")]);
     }

@@ -5,13 +5,12 @@ use crate::registry::nearest;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
-use toml::Spanned;
 
 /// The part of a shield's policy for the next boot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BootPolicy {
     /// Kernel parameters of the user's own: `["nohlt", "radeon.modeset=0"]`.
-    pub parameters: Vec<Spanned<String>>,
+    pub parameters: Vec<String>,
 }
 
 impl<'de> Deserialize<'de> for BootPolicy {

@@ -1,9 +1,9 @@
 //! Operators: users other than root that may enter a shield, leave it and see its status, and what
 //! they may set there. Pure: names become numbers elsewhere.
 
+use super::toml_place::WrongValue;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
-use toml::Spanned;
 
 /// The highest priority that an operator may have. A kernel hangs if none of its threads is above
 /// a program that never sleeps.
@@ -14,11 +14,11 @@ pub const OPERATOR_PRIORITY_MAX: u32 = 98;
 #[serde(deny_unknown_fields, default, expecting = "a table [shield.NAME.operators]")]
 pub struct OperatorPolicy {
     /// Users that may enter the shield.
-    pub users: Vec<Spanned<String>>,
+    pub users: Vec<String>,
     /// A group whose members may enter the shield.
-    pub group: Option<Spanned<String>>,
+    pub group: Option<String>,
     /// See [`OperatorLimits::priority`].
-    pub priority: Option<Spanned<u32>>,
+    pub priority: Option<u32>,
     /// See [`OperatorLimits::locked_memory`].
     #[serde(deserialize_with = "deserialize_memory")]
     pub locked_memory: Option<MemoryLimit>,
@@ -108,17 +108,14 @@ impl fmt::Display for MemoryLimit {
 
 impl OperatorPolicy {
     /// Checks what needs no machine.
-    ///
-    /// # Errors
-    /// What is wrong, and the byte where; without a byte it is about the whole table.
-    pub(super) fn check(&self) -> Result<(), (Option<usize>, String)> {
+    pub(super) fn check(&self) -> Result<(), WrongValue> {
         if self.users.is_empty() && self.group.is_none() {
-            return Err((None, "expected users or group in operators".to_owned()));
+            return Err((&[], "expected users or group in operators".to_owned()));
         }
-        match &self.priority {
-            Some(priority) if !(1..=OPERATOR_PRIORITY_MAX).contains(priority.get_ref()) => {
+        match self.priority {
+            Some(priority) if !(1..=OPERATOR_PRIORITY_MAX).contains(&priority) => {
                 let why = format!("expected a priority of 1 to {OPERATOR_PRIORITY_MAX}");
-                Err((Some(priority.span().start), why))
+                Err((&["operators", "priority"], why))
             }
             _ => Ok(()),
         }
@@ -127,8 +124,7 @@ impl OperatorPolicy {
     /// What operators may set.
     #[must_use]
     pub fn limits(&self) -> OperatorLimits {
-        let priority = self.priority.as_ref().map(|priority| *priority.get_ref());
-        OperatorLimits { priority, locked_memory: self.locked_memory }
+        OperatorLimits { priority: self.priority, locked_memory: self.locked_memory }
     }
 }
 

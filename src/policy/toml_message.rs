@@ -1,7 +1,9 @@
 //! Messages of the TOML parser in the words of a user, with a suggestion for a misspelled key or
 //! value. Pure.
 
+use super::WrittenShield;
 use crate::registry::nearest;
+use toml::{Table, Value};
 
 /// Rewrites a message of the TOML parser about this text without Rust terms. Adds the name that was
 /// meant, or the key that is set twice.
@@ -36,31 +38,15 @@ fn translate_message(message: &str) -> String {
 
 /// The table of a policy that has a key which is at the top level by mistake.
 fn find_table(message: &str) -> Option<&'static str> {
-    const TABLES: &[(&str, &[&str])] = &[
-        (
-            "[shield.NAME]",
-            &[
-                "cpus",
-                "count",
-                "share",
-                "near",
-                "node",
-                "siblings",
-                "whole_node",
-                "balance",
-                "evict",
-                "workload",
-                "tunables",
-                "boot",
-                "limits",
-                "operators",
-            ],
-        ),
-        ("[shield.NAME.boot]", &["parameters"]),
-    ];
     let unknown = message.strip_prefix("unknown field `")?.strip_suffix("`, expected `shield`")?;
-    let found = TABLES.iter().find(|(_, keys)| keys.contains(&unknown));
-    found.map(|(table, _)| *table)
+    let is_known = |key: &Table| match key.clone().try_into::<WrittenShield>() {
+        Ok(_) => true,
+        Err(error) => !error.message().starts_with("unknown field"),
+    };
+    let of_shield = Table::from_iter([(unknown.to_owned(), Value::Integer(0))]);
+    let of_boot = Table::from_iter([("boot".to_owned(), Value::Table(of_shield.clone()))]);
+    let tables = [("[shield.NAME]", of_shield), ("[shield.NAME.boot]", of_boot)];
+    tables.iter().find(|(_, key)| is_known(key)).map(|(table, _)| *table)
 }
 
 /// The known name that is most similar to an unknown one. serde's messages have the unknown name

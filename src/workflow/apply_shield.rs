@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 pub type PlanInputs = (Machine, ShieldRequest);
 
 /// Where a plan comes from.
+#[expect(clippy::large_enum_variant, reason = "a command has one")]
 #[derive(Debug, Clone)]
 pub enum PlanSource {
     /// A saved plan; `-` is standard input.
@@ -303,7 +304,7 @@ mod tests {
             WorkContext::open(&ui, Some(&root), Some(&scratch), None).unwrap()
         };
         let (here, there) = (recorded("6.12-rt-4"), recorded("6.1-rt-v1"));
-        let options = ShieldOptions { cpus: Some("3".to_owned()), ..ShieldOptions::default() };
+        let options = ShieldOptions::of_list(&CpuSet::single(3));
         let planned = preview_source(&here, &PlanSource::Options(options)).unwrap();
         let file = scratch.join("plan.json");
         let saved = PlanSource::File(file.clone());
@@ -339,7 +340,8 @@ mod tests {
         let mut work = WorkContext::open(&ui, Some(&root), Some(&state), None).unwrap();
         work.host = work.host.simulated();
         let save = |name: &str, options: ShieldOptions| {
-            let options = ShieldOptions { cpus: Some("2-3".to_owned()), ..options };
+            let written = ShieldOptions::of_list(&"2-3".parse().unwrap()).written;
+            let options = ShieldOptions { written, ..options };
             let plan = preview_source(&work, &PlanSource::Options(options)).unwrap();
             let file = scratch.join(name);
             std::fs::write(&file, serde_json::to_string(&plan).unwrap()).unwrap();

@@ -154,7 +154,7 @@ fn find_doubt(work: &WorkContext<'_>, cpus: &CpuSet) -> Option<TrialDoubt> {
     let machine = survey(host, &tunables::reads());
     let of_policy = ShieldOptions::default();
     // A policy with several shields, or a faulty one, says nothing about the parameters.
-    let without_policy = ShieldOptions { cpus: Some(cpus.to_string()), ..ShieldOptions::default() };
+    let without_policy = ShieldOptions::of_list(cpus);
     let resolved = of_policy
         .resolve(host, &machine, EffectTime::Runtime)
         .or_else(|_| without_policy.resolve(host, &machine, EffectTime::Runtime));

@@ -2,9 +2,10 @@
 //! can supply them.
 
 use crate::boot::switches::switch_names;
-use crate::input::{self, KnownWord};
-use crate::policy::{DisturbanceConsent, ShareLevel, Siblings, Workload};
+use crate::input::KnownWord;
+use crate::policy::{DisturbanceConsent, WrittenShield};
 use clap::builder::NonEmptyStringValueParser;
+use cpushield_linux::CpuSet;
 
 /// The options that request one shield. `--all` requests those of a policy file instead.
 pub const ONE_SHIELD: [&str; 13] = [
@@ -49,39 +50,9 @@ impl DisturbArgs {
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 #[command(next_help_heading = "The shield")]
 pub struct ShieldOptions {
-    /// CPUs to shield: `3`, `2-3`, `2-N` (`N` is the last CPU), `isolated`, `active`, `boot`,
-    /// `all`; `^` excludes CPUs: `all,^0-1`
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["count", "near", "node", "share"])]
-    pub cpus: Option<String>,
-    /// Number of CPUs to shield; cpushield chooses them
-    #[arg(long, value_name = "N", value_parser = cpu_count)]
-    pub count: Option<usize>,
-    /// Choose CPUs near this device, for example `eth0` or `nvme0n1`
-    #[arg(long, value_name = "DEVICE")]
-    pub near: Option<String>,
-    /// Choose CPUs on this NUMA node
-    #[arg(long, value_name = "N", value_parser = input::node_number)]
-    pub node: Option<usize>,
-    /// Shield all CPUs of the best NUMA node, or of the node given by --node; the node then has no
-    /// housekeeping CPU. With --cpus, allow the list to include whole nodes
-    #[arg(long, conflicts_with_all = ["count", "share"])]
-    pub whole_node: bool,
-    /// Shield only whole groups, so that housekeeping and shielded CPUs share no core, L2 or L3
-    #[arg(long, value_enum)]
-    pub share: Option<ShareLevel>,
-    /// What runs on the SMT siblings of the shielded cores [default: idle, except that programs run
-    /// on every CPU that --cpus lists]
-    #[arg(long, value_enum)]
-    pub siblings: Option<Siblings>,
-    /// Let the scheduler balance the shield's own programs among its CPUs
-    #[arg(long)]
-    pub balance: bool,
-    /// Also move the programs and interrupts that were put on CPUs of isolcpus= on purpose
-    #[arg(long)]
-    pub evict: bool,
-    /// Kind of workload that will run on the CPUs
-    #[arg(long, value_enum)]
-    pub workload: Option<Workload>,
+    /// Its CPUs, and what they are for
+    #[command(flatten)]
+    pub written: WrittenShield,
     /// Enable a tunable (see `cpushield explain`); some take a value: `cpu-idle=20us`
     #[arg(long, value_name = "TUNABLE", value_parser = KnownWord(switch_names),
           hide_possible_values = true, value_delimiter = ',')]
@@ -111,20 +82,28 @@ pub struct PolicyOptions {
 }
 
 impl ShieldOptions {
+    /// The options that request these CPUs.
+    #[must_use]
+    pub fn of_list(cpus: &CpuSet) -> ShieldOptions {
+        let written = WrittenShield { cpus: Some(cpus.to_string()), ..WrittenShield::default() };
+        ShieldOptions { written, ..ShieldOptions::default() }
+    }
+
     /// The command-line arguments that make the same request.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
         fn value_name<T: clap::ValueEnum>(value: Option<T>) -> Option<String> {
             Some(value?.to_possible_value()?.get_name().to_owned())
         }
+        let written = &self.written;
         let values = [
-            ("--cpus", self.cpus.clone()),
-            ("--count", self.count.map(|n| n.to_string())),
-            ("--near", self.near.clone()),
-            ("--node", self.node.map(|n| n.to_string())),
-            ("--share", value_name(self.share)),
-            ("--siblings", value_name(self.siblings)),
-            ("--workload", value_name(self.workload)),
+            ("--cpus", written.cpus.clone()),
+            ("--count", written.count.map(|n| n.to_string())),
+            ("--near", written.near.clone()),
+            ("--node", written.node.map(|n| n.to_string())),
+            ("--share", value_name(written.share)),
+            ("--siblings", value_name(written.siblings)),
+            ("--workload", value_name(written.workload)),
             ("--policy", self.policy.clone()),
             ("--shield", self.shield.clone()),
         ];
@@ -134,19 +113,10 @@ impl ShieldOptions {
         }
         args.extend(self.on.iter().flat_map(|name| ["--on".to_owned(), name.clone()]));
         args.extend(self.off.iter().flat_map(|name| ["--off".to_owned(), name.clone()]));
-        args.extend(self.whole_node.then(|| "--whole-node".to_owned()));
-        args.extend(self.balance.then(|| "--balance".to_owned()));
-        args.extend(self.evict.then(|| "--evict".to_owned()));
+        args.extend(written.whole_node.then(|| "--whole-node".to_owned()));
+        args.extend(written.balance.then(|| "--balance".to_owned()));
+        args.extend(written.evict.then(|| "--evict".to_owned()));
         args
-    }
-}
-
-/// Parses a number of CPUs.
-fn cpu_count(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("a shield needs at least 1 CPU".to_owned()),
-        Ok(count) => Ok(count),
-        Err(_) => Err("expected a number of CPUs".to_owned()),
     }
 }
 

@@ -7,22 +7,21 @@ pub use super::requested_shield::{DisturbArgs, ONE_SHIELD, PolicyOptions, Shield
 use crate::boot::switches::{Switch, is_tunable, named_switch, switch_names};
 use crate::boot::{names_kernel_parameter, offered_names};
 use crate::change::EffectTime;
-use crate::cpu_selection::{CpuNames, CpuSelection, selection_hint};
+use crate::cpu_selection::{CpuNames, selection_hint};
 use crate::documents::machine::Machine;
 use crate::failure::Failure;
 use crate::plan::PlanRefusal;
 use crate::policy::{
-    DEFAULT_PATH, OperatorName, OperatorPolicy, PolicyFile, ShieldOperators, ShieldPolicy,
-    ShieldRequest, TunableSetting, VerifyLimits, line_of,
+    DEFAULT_PATH, OperatorName, OperatorPolicy, PolicyFile, ShieldOperators, ShieldRequest,
+    TunableSetting, TunableSettings, VerifyLimits, WrittenShield,
 };
 use crate::quote::quote_for_shell;
 use crate::registry::nearest;
 use crate::run::{RunError, look_up_group, look_up_user};
 use crate::tunables::spell_setting;
 use cpushield_linux::{CpuSet, Host};
-use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
-use toml::Spanned;
 
 /// A request, and the limits of the same policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,49 +43,19 @@ impl ShieldOptions {
         machine: &Machine,
         when: EffectTime,
     ) -> Result<RequestWithLimits, Failure> {
-        let settings = self.read_switches(when)?.into_iter();
-        let names = names_of(machine);
-        let mut resolved = self.resolve_policy(host, &names, when)?;
-        let request = &mut resolved.request;
-        // A policy may also name boot parameters, which do not apply to the running kernel.
-        request.tunables.retain(|name, _| when == EffectTime::Boot || is_tunable(name));
-        if let Some(list) = &self.cpus {
-            let selected = CpuSelection::parse(list).and_then(|list| list.resolve(&names));
-            let list = selected.map_err(|why| {
-                let hint = why.hint().unwrap_or_else(|| selection_hint(list));
-                Failure::usage(format!("--cpus: {why}")).hint(hint)
-            })?;
-            // The list on the command line replaces every choice of the policy.
-            *request = ShieldRequest {
-                cpus: Some(list),
-                count: None,
-                share: None,
-                near: None,
-                node: None,
-                ..request.clone()
-            };
-        } else if self.has_choice() {
-            request.cpus = None;
-        }
-        request.count = self.count.or(request.count);
-        request.near = self.near.clone().or(request.near.take());
-        request.node = self.node.or(request.node);
-        request.share = self.share.or(request.share);
-        request.siblings = self.siblings.or(request.siblings);
-        request.whole_node |= self.whole_node;
-        request.balance |= self.balance;
-        request.evict |= self.evict;
-        request.disturbance = self.disturbance;
-        request.workload = self.workload.unwrap_or(request.workload);
-        request.tunables.extend(settings);
+        let tunables = self.read_switches(when)?;
+        let given = WrittenShield { tunables, ..self.written.clone() };
+        let (policy, name) = self.find_policy(host, when)?;
+        let mut resolved = resolve_shield(&policy, host, &names_of(machine), &name, given, when)?;
+        resolved.request.disturbance = self.disturbance;
         Ok(resolved)
     }
 
     /// What `--on` and `--off` say. They do not contradict each other, and each name exists at this
     /// time: on the running kernel, or at boot.
-    fn read_switches(&self, when: EffectTime) -> Result<BTreeMap<String, TunableSetting>, Failure> {
+    fn read_switches(&self, when: EffectTime) -> Result<TunableSettings, Failure> {
         let on = self.on.iter().map(|word| ("--on", word, true));
-        let mut settings: BTreeMap<String, TunableSetting> = BTreeMap::new();
+        let mut settings = TunableSettings::default();
         for (flag, word, is_on) in on.chain(self.off.iter().map(|word| ("--off", word, false))) {
             if let Some((why, hints)) = why_not_now(flag, word, when) {
                 return Err(Failure { hints, ..Failure::usage(format!("{word} {why}")) });
@@ -108,47 +77,29 @@ impl ShieldOptions {
         Ok(settings)
     }
 
-    /// Whether an option limits the choice of CPUs.
-    fn has_choice(&self) -> bool {
-        self.count.is_some()
-            || self.near.is_some()
-            || self.node.is_some()
-            || self.whole_node
-            || self.share.is_some()
-    }
-
-    /// The request of the policy file, or the default request without a policy.
-    fn resolve_policy(
-        &self,
-        host: &Host,
-        names: &CpuNames,
-        when: EffectTime,
-    ) -> Result<RequestWithLimits, Failure> {
-        match (&self.policy, &self.shield) {
-            (Some(_), _) => {}
-            (None, Some(name)) if !host.exists(DEFAULT_PATH) => return Ok(request_named(name)),
-            // Options that select CPUs replace the default policy.
-            (None, None) if self.selects_cpus() || !host.exists(DEFAULT_PATH) => {
-                return Ok(RequestWithLimits::default());
+    /// The policy file, which is empty if none is used, and the name of the shield.
+    fn find_policy(&self, host: &Host, when: EffectTime) -> Result<(PolicyFile, String), Failure> {
+        let given = self.shield.as_deref();
+        let name = given.map_or_else(|| ShieldRequest::default().name, str::to_owned);
+        let is_new = self.policy.is_none() && self.written.selects_cpus();
+        // Options that select CPUs replace the default policy.
+        let is_replaced = is_new && given.is_none();
+        if is_replaced || (self.policy.is_none() && !host.exists(DEFAULT_PATH)) {
+            return Ok((PolicyFile::default(), name));
+        }
+        let policy = read_file_of_policy(host, self.policy.as_deref())?;
+        if is_new && !policy.shield.contains_key(&name) {
+            return Ok((policy, name));
+        }
+        let (name, _) = find_shield(&policy, given).map_err(|failure| match when {
+            _ if failure.hints.is_empty() => failure,
+            EffectTime::Runtime => {
+                failure.hint(format!("or select all of them: {}", select_all(&policy)))
             }
-            (None, _) => {}
-        }
-        let read = ReadPolicy::read(host, self.policy.as_deref())?;
-        if let (None, Some(name)) = (&self.policy, &self.shield)
-            && !read.policy.shield.contains_key(name)
-            && self.selects_cpus()
-        {
-            return Ok(request_named(name));
-        }
-        let found = read.find(self.shield.as_deref(), when)?;
-        // The command line replaces the list of the policy.
-        let list = if self.selects_cpus() { ListUse::Replaced } else { ListUse::Used };
-        read.request(host, names, found, list)
-    }
-
-    /// Whether an option selects the CPUs.
-    fn selects_cpus(&self) -> bool {
-        self.cpus.is_some() || self.has_choice()
+            EffectTime::Boot => failure.hint("or name the CPUs of all of them: --cpus LIST"),
+        })?;
+        let name = name.to_owned();
+        Ok((policy, name))
     }
 }
 
@@ -193,93 +144,78 @@ pub(super) fn plain_name(word: &str) -> &str {
     word.split('=').next().unwrap_or(word)
 }
 
-/// Whether the CPU list of a policy counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ListUse {
-    /// Yes.
-    Used,
-    /// Options select the CPUs.
-    Replaced,
+/// Reads the given policy file, or the default one.
+fn read_file_of_policy(host: &Host, given: Option<&str>) -> Result<PolicyFile, Failure> {
+    match given {
+        Some(file) => read_policy(&read_file(&host.user_files(), Path::new(file))?, file),
+        None => read_policy(&host.read(DEFAULT_PATH)?, DEFAULT_PATH),
+    }
 }
 
-/// A policy file that was read.
-struct ReadPolicy {
-    file: String,
-    text: String,
-    policy: PolicyFile,
+/// The shield with this name, or the only one.
+fn find_shield<'a>(
+    policy: &'a PolicyFile,
+    name: Option<&str>,
+) -> Result<(&'a str, &'a WrittenShield), Failure> {
+    policy.shield(name).map_err(|error| {
+        let failure = Failure::usage(error.to_string());
+        match (name, policy.shield.keys().next()) {
+            (None, Some(first)) => failure.hint(format!("name one: --shield {first}")),
+            _ => failure,
+        }
+    })
 }
 
-impl ReadPolicy {
-    /// Reads the given file, or the default one.
-    fn read(host: &Host, given: Option<&str>) -> Result<ReadPolicy, Failure> {
-        let (file, text) = match given {
-            Some(file) => (file, read_file(&host.user_files(), Path::new(file))?),
-            None => (DEFAULT_PATH, host.read(DEFAULT_PATH)?),
-        };
-        let policy = read_policy(&text, file)?;
-        Ok(ReadPolicy { file: file.to_owned(), text, policy })
+/// What selects every shield of this file, in a sentence.
+fn select_all(policy: &PolicyFile) -> String {
+    match policy.file.as_str() {
+        DEFAULT_PATH => "--all".to_owned(),
+        file => format!("--all --policy {}", quote_for_shell(file)),
     }
+}
 
-    /// The shield with this name, or the only one.
-    fn find(&self, name: Option<&str>, when: EffectTime) -> Result<(&str, &ShieldPolicy), Failure> {
-        self.policy.shield(name, &self.file).map_err(|error| {
-            let failure = Failure::usage(error.to_string());
-            match (name, self.policy.shield.keys().next()) {
-                (None, Some(first)) => {
-                    failure.hint(format!("name one: --shield {first}")).hint(match when {
-                        EffectTime::Runtime => {
-                            format!("or select all of them: {}", self.select_all())
-                        }
-                        EffectTime::Boot => {
-                            "or name the CPUs of all of them: --cpus LIST".to_owned()
-                        }
-                    })
-                }
-                _ => failure,
-            }
-        })
-    }
-
-    /// What selects every shield of this file, in a sentence.
-    fn select_all(&self) -> String {
-        match self.file.as_str() {
-            DEFAULT_PATH => "--all".to_owned(),
-            file => format!("--all --policy {}", quote_for_shell(file)),
+/// The request for a shield of the policy, or for one that the policy does not have. What was given
+/// as options comes first.
+fn resolve_shield(
+    policy: &PolicyFile,
+    host: &Host,
+    names: &CpuNames,
+    name: &str,
+    given: WrittenShield,
+    when: EffectTime,
+) -> Result<RequestWithLimits, Failure> {
+    let given_list = given.cpus.clone();
+    let mut of_policy = policy.shield.get(name).cloned().unwrap_or_default();
+    // A policy may also name boot parameters, which do not apply to the running kernel.
+    of_policy.tunables.retain(|name, _| when == EffectTime::Boot || is_tunable(name));
+    let written = given.or(of_policy);
+    let wrong_list =
+        |why: &dyn Display| Failure::usage(format!("{}: {why}", policy.place(name, &["cpus"])));
+    let mut request = written.request(name, names).map_err(|why| match &given_list {
+        Some(list) => {
+            let hint = why.hint().unwrap_or_else(|| selection_hint(list));
+            Failure::usage(format!("--cpus: {why}")).hint(hint)
+        }
+        None => wrong_list(&why),
+    })?;
+    if given_list.is_none() {
+        let present = &names.all;
+        let wanted = request.cpus.clone().unwrap_or_default();
+        let cpus = wanted.difference(present);
+        if !cpus.is_empty() && !present.is_empty() {
+            return Err(wrong_list(&PlanRefusal::NoSuchCpu { cpus, present: present.clone() }));
+        }
+        if names.active.len() > 1 && wanted == names.active {
+            let (joined, most) = (CpuSet::new(), CpuSet::new());
+            let refused = PlanRefusal::AllCpus { online: wanted, joined, most };
+            return Err(wrong_list(&refused).hint("leave at least one CPU out of this list"));
         }
     }
-
-    /// The request for a shield of the policy.
-    fn request(
-        &self,
-        host: &Host,
-        names: &CpuNames,
-        (name, shield): (&str, &ShieldPolicy),
-        list: ListUse,
-    ) -> Result<RequestWithLimits, Failure> {
-        let ReadPolicy { file, text, .. } = self;
-        let place = shield.list_place(text, file).unwrap_or_else(|| file.clone());
-        let request = shield.request(name, names);
-        let mut request = request.map_err(|why| Failure::usage(format!("{place}: {why}")))?;
-        if list == ListUse::Used {
-            let present = &names.all;
-            let wanted = request.cpus.clone().unwrap_or_default();
-            let cpus = wanted.difference(present);
-            if !cpus.is_empty() && !present.is_empty() {
-                let refused = PlanRefusal::NoSuchCpu { cpus, present: present.clone() };
-                return Err(Failure::usage(format!("{place}: {refused}")));
-            }
-            if names.active.len() > 1 && wanted == names.active {
-                let (joined, most) = (CpuSet::new(), CpuSet::new());
-                let refused = PlanRefusal::AllCpus { online: wanted, joined, most };
-                let hint = "leave at least one CPU out of this list";
-                return Err(Failure::usage(format!("{place}: {refused}")).hint(hint));
-            }
-        }
-        request.parameters = shield.boot_parameters(text, file);
-        let operators = shield.operators.as_ref();
-        request.operators = operators.map(|it| find_operators(host, it, text, file)).transpose()?;
-        Ok(RequestWithLimits { request, limits: shield.limits.of_verify() })
-    }
+    request.parameters = policy.boot_parameters(name);
+    let operators = written.operators.as_ref();
+    let place = |keys: &[&str]| policy.place(name, &[&["operators"], keys].concat());
+    request.operators = operators.map(|it| find_operators(host, it, &place)).transpose()?;
+    Ok(RequestWithLimits { request, limits: written.limits.of_verify() })
 }
 
 /// The requests for all shields of a policy file, or of the default one, for the running kernel.
@@ -291,12 +227,12 @@ pub fn resolve_all(
     host: &Host,
     machine: &Machine,
 ) -> Result<Vec<ShieldRequest>, Failure> {
-    let read = find_whole_policy(options.policy.as_deref(), host)?;
+    let policy = find_whole_policy(options.policy.as_deref(), host)?;
     let names = names_of(machine);
-    let requests = read.policy.shield.iter().map(|(name, shield)| {
-        let mut request = read.request(host, &names, (name, shield), ListUse::Used)?.request;
-        // A policy may also name boot parameters, which do not apply to the running kernel.
-        request.tunables.retain(|name, _| is_tunable(name));
+    let requests = policy.shield.keys().map(|name| {
+        let given = WrittenShield::default();
+        let resolved = resolve_shield(&policy, host, &names, name, given, EffectTime::Runtime);
+        let mut request = resolved?.request;
         request.disturbance = options.disturbance;
         Ok(request)
     });
@@ -308,49 +244,48 @@ pub fn resolve_all(
 /// # Errors
 /// The policy cannot be read or parsed.
 pub fn policy_shields(file: &str, host: &Host) -> Result<Vec<String>, Failure> {
-    Ok(ReadPolicy::read(host, Some(file))?.policy.shield.into_keys().collect())
+    Ok(read_file_of_policy(host, Some(file))?.shield.into_keys().collect())
 }
 
-fn find_whole_policy(policy: Option<&str>, host: &Host) -> Result<ReadPolicy, Failure> {
+fn find_whole_policy(policy: Option<&str>, host: &Host) -> Result<PolicyFile, Failure> {
     if policy.is_none() && !host.exists(DEFAULT_PATH) {
         let why = format!("--all needs a policy, but there is no {DEFAULT_PATH}");
         return Err(Failure::usage(why).hint("name the policy file: --policy FILE"));
     }
-    let read = ReadPolicy::read(host, policy)?;
-    if read.policy.shield.is_empty() {
-        let why = format!("{}: expected a table [shield.NAME]", read.file);
+    let policy = read_file_of_policy(host, policy)?;
+    if policy.shield.is_empty() {
+        let why = format!("{}: expected a table [shield.NAME]", policy.file);
         return Err(Failure::usage(why));
     }
-    Ok(read)
+    Ok(policy)
 }
 
 /// Finds the numbers of the users and the group that a policy names.
 fn find_operators(
     host: &Host,
     policy: &OperatorPolicy,
-    text: &str,
-    file: &str,
+    place: &dyn Fn(&[&str]) -> String,
 ) -> Result<ShieldOperators, Failure> {
-    let find = |name: &Spanned<String>, number: Result<u32, RunError>| {
-        let place = format!("{file}:{}", line_of(text, name.span().start));
-        let name = name.get_ref().clone();
+    let find = |name: &String, keys: &[&str], number: Result<u32, RunError>| {
         let id = number.map_err(|error| {
             let hint = "write one name in each string; for an LDAP or SSSD account, write the \
                         numeric ID that `id NAME` shows, such as \"1000\"";
             let is_unknown = matches!(error, RunError::Unknown { .. });
-            let failure = Failure::usage(format!("{place}: {error}"));
+            let failure = Failure::usage(format!("{}: {error}", place(keys)));
             match (is_unknown, host.is_live()) {
                 (true, _) => failure.hint(hint),
                 (false, false) => failure.hint("a recording has no users: omit operators"),
                 (false, true) => failure,
             }
         })?;
-        Ok::<_, Failure>(OperatorName { name, id })
+        Ok::<_, Failure>(OperatorName { name: name.clone(), id })
     };
-    let users = policy.users.iter().map(|name| find(name, look_up_user(host, name.get_ref())));
-    let users = users.collect::<Result<_, _>>()?;
+    let users = policy.users.iter().enumerate();
+    let users = users
+        .map(|(n, name)| find(name, &["users", &n.to_string()], look_up_user(host, name)))
+        .collect::<Result<_, _>>()?;
     let group = policy.group.as_ref();
-    let group = group.map(|name| find(name, look_up_group(host, name.get_ref()))).transpose()?;
+    let group = group.map(|name| find(name, &["group"], look_up_group(host, name))).transpose()?;
     Ok(ShieldOperators { users, group, limits: policy.limits() })
 }
 
@@ -371,12 +306,6 @@ pub(super) fn check_accounts(host: &Host, operators: &ShieldOperators) -> Result
     Ok(())
 }
 
-/// The request for a shield that no policy describes.
-fn request_named(name: &str) -> RequestWithLimits {
-    let request = ShieldRequest { name: name.to_owned(), ..ShieldRequest::default() };
-    RequestWithLimits { request, ..RequestWithLimits::default() }
-}
-
 /// Reads a shield of a policy file; `None` without a file. `shield` names one of
 /// several in it.
 ///
@@ -386,18 +315,11 @@ pub fn read_policy_shield(
     host: &Host,
     policy: Option<&Path>,
     shield: Option<&str>,
-) -> Result<Option<ShieldPolicy>, Failure> {
+) -> Result<Option<WrittenShield>, Failure> {
     let Some(file) = policy else { return Ok(None) };
-    let name = file.display().to_string();
-    let policy = read_policy(&read_file(&host.user_files(), file)?, &name)?;
-    let found = policy.shield(shield, &name);
-    let (_, found) = found.map_err(|error| {
-        let failure = Failure::usage(error.to_string());
-        match (shield, policy.shield.keys().next()) {
-            (None, Some(first)) => failure.hint(format!("name one: --shield {first}")),
-            _ => failure,
-        }
-    })?;
+    let text = read_file(&host.user_files(), file)?;
+    let policy = read_policy(&text, &file.display().to_string())?;
+    let (_, found) = find_shield(&policy, shield)?;
     Ok(Some(found.clone()))
 }
 
@@ -411,7 +333,7 @@ pub fn read_policy(text: &str, file: &str) -> Result<PolicyFile, Failure> {
         None => spell_setting(name, setting).map_err(|refusal| refusal.to_string()),
     };
     let checked = PolicyFile::parse(text, file).and_then(|mut policy| {
-        policy.read_tunables(text, file, &read)?;
+        policy.read_tunables(&read)?;
         Ok(policy)
     });
     checked.map_err(|error| {
@@ -454,6 +376,11 @@ mod tests {
         ShieldOptions::default()
     }
 
+    fn with_list(list: &str) -> ShieldOptions {
+        let written = WrittenShield { cpus: text(list), ..WrittenShield::default() };
+        ShieldOptions { written, ..options() }
+    }
+
     fn text(text: &str) -> Option<String> {
         Some(text.to_owned())
     }
@@ -489,8 +416,8 @@ mod tests {
         let plain = resolve("plain", POLICY, &options()).unwrap();
         assert_eq!((plain.request.name.as_str(), plain.request.cpus.clone()), ("rt", set("2-3")));
         assert_eq!(plain.limits.max_entries, Some(7));
-        let (shield, cpus, off) = (text("rt"), text("6-N"), names(&["thp"]));
-        let given = ShieldOptions { shield, cpus, off, ..options() };
+        let (shield, off) = (text("rt"), names(&["thp"]));
+        let given = ShieldOptions { shield, off, ..with_list("6-N") };
         let flags = resolve("flags", POLICY, &given).unwrap();
         let wanted = ShieldRequest {
             name: "rt".to_owned(),
@@ -500,20 +427,26 @@ mod tests {
             ..ShieldRequest::default()
         };
         assert_eq!(flags.request, wanted);
-        let given = ShieldOptions { shield: text("rt"), count: Some(2), ..options() };
+        let written = WrittenShield { count: Some(2), ..WrittenShield::default() };
+        let given = ShieldOptions { shield: text("rt"), written, ..options() };
         let count = resolve("count", POLICY, &given).unwrap().request;
         assert_eq!((count.cpus, count.count), (None, Some(2)));
+        // A list that options replace may name no CPU of this machine.
+        let elsewhere = "[shield.rt]\ncpus = \"isolated\"\nbalance = true\n";
+        assert!(resolve("elsewhere", elsewhere, &options()).is_err());
+        let given = ShieldOptions { shield: text("rt"), ..with_list("6") };
+        let replaced = resolve("replaced", elsewhere, &given).unwrap().request;
+        assert_eq!((replaced.cpus, replaced.balance), (set("6"), true));
     }
 
     #[test]
     fn options_that_select_cpus_replace_the_default_policy() {
-        let cpus = |list| ShieldOptions { cpus: text(list), ..options() };
-        let request = resolve("cpus", POLICY, &cpus("5")).unwrap().request;
+        let request = resolve("cpus", POLICY, &with_list("5")).unwrap().request;
         assert_eq!(request.name, "cpushield");
         assert_eq!(request.tunables.len(), 0);
         let error = resolve("bad", "[shield.rt]\nx = 1\n", &options()).unwrap_err().to_string();
         assert!(error.starts_with("/etc/cpushield/policy.toml:2: unknown field"), "{error}");
-        let error = resolve("list", POLICY, &cpus("3-1")).unwrap_err().to_string();
+        let error = resolve("list", POLICY, &with_list("3-1")).unwrap_err().to_string();
         assert!(error.contains("runs backwards"), "{error}");
     }
 
@@ -565,8 +498,7 @@ mod tests {
         let explain = hint("see what it does: cpushield explain nohz-full");
         assert_eq!(refused(&["nohz-full=3"], &[], boot), explain);
         // A policy may name both kinds, so its names are not refused.
-        let empty = ShieldOptions { cpus: text(","), ..options() };
-        let error = resolve("empty", POLICY, &empty).unwrap_err();
+        let error = resolve("empty", POLICY, &with_list(",")).unwrap_err();
         assert!(error.message.contains("--cpus: \",\" names no CPU"), "{error}");
     }
 
@@ -579,7 +511,7 @@ mod tests {
         // With a policy, only options that select CPUs show that no shield of it is meant.
         let error = resolve("typo", POLICY, &given).unwrap_err().to_string();
         assert!(error.contains("there is no shield \"b\"; expected one of: rt"), "{error}");
-        let chosen = ShieldOptions { cpus: text("5"), ..given };
+        let chosen = ShieldOptions { shield: text("b"), ..with_list("5") };
         assert_eq!(resolve("new", POLICY, &chosen).unwrap().request.name, "b");
     }
 }

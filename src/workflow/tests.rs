@@ -48,8 +48,8 @@ impl TwoShields {
         let ui = quiet();
         for (name, cpus) in [("a", "2"), ("b", "4")] {
             let work = shields.open(&ui, None);
-            let (name, cpus) = (Some(name.to_owned()), Some(cpus.to_owned()));
-            let options = ShieldOptions { shield: name, cpus, ..ShieldOptions::default() };
+            let shield = Some(name.to_owned());
+            let options = ShieldOptions { shield, ..ShieldOptions::of_list(&set(cpus)) };
             let source = PlanSource::Options(options);
             apply_source(&work, &source, ProgramsInTheWay::Refuse).unwrap();
         }
@@ -91,8 +91,8 @@ fn a_program_that_verify_starts_runs_where_it_is_watched() {
     assert_eq!(words(Some("b"), None), "--shield b -- ./control");
     assert_eq!(words(None, Some(set("4"))), "--shield b -- ./control");
     let work = shields.open(&ui, None);
-    let (shield, cpus) = (Some("b".to_owned()), Some("4,6".to_owned()));
-    let options = ShieldOptions { shield, cpus, ..ShieldOptions::default() };
+    let shield = Some("b".to_owned());
+    let options = ShieldOptions { shield, ..ShieldOptions::of_list(&set("4,6")) };
     apply_source(&work, &PlanSource::Options(options), ProgramsInTheWay::Refuse).unwrap();
     assert_eq!(words(None, Some(set("6"))), "--shield b --cpu 6 -- ./control");
     assert_eq!(words(Some("b"), None), "--shield b -- ./control");
@@ -187,9 +187,8 @@ fn the_live_view_follows_shields_and_cpus_that_come_and_go() {
     let operations = all.host.operations();
     assert_eq!(shown(), is("0-7 2 3", "0-7  "));
     let unchanged = all.host.operations() - operations;
-    let options = ["b", "6"].map(|word| Some(word.to_owned()));
-    let [shield, cpus] = options;
-    let options = ShieldOptions { shield, cpus, ..ShieldOptions::default() };
+    let shield = Some("b".to_owned());
+    let options = ShieldOptions { shield, ..ShieldOptions::of_list(&CpuSet::single(6)) };
     apply_source(&all, &PlanSource::Options(options), ProgramsInTheWay::Refuse).unwrap();
     let operations = all.host.operations();
     assert_eq!(shown(), is("0-7 2,6 3,7", "0-7 6 7"));

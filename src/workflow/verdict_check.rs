@@ -81,11 +81,7 @@ pub fn boot_hint(work: &WorkContext<'_>, verdict: &Verdict, machine: Option<Mach
     let asked = asked.filter(|it| matches!(it.offer, ParameterOffer::OnRequest(_)));
     let on: BTreeSet<String> = asked.map(|it| it.name.to_owned()).collect();
     let args = on.iter().fold(format!("--cpus {cpus}"), |args, name| format!("{args} --on {name}"));
-    let options = ShieldOptions {
-        cpus: Some(cpus.to_string()),
-        on: on.into_iter().collect(),
-        ..ShieldOptions::default()
-    };
+    let options = ShieldOptions { on: on.into_iter().collect(), ..ShieldOptions::of_list(&cpus) };
     let plan = plan_boot_of(work, &machine, &options, &BootOptions::default()).ok();
     let has = |plan: &BootPlan, word| plan.parameters.iter().any(|it| it.word == word);
     let plan = plan.filter(|plan| words.iter().all(|word| has(plan, *word)));

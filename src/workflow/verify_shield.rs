@@ -309,7 +309,7 @@ fn read_limits(
         tick: given.tick.max(limits.tick),
         ..limits
     };
-    Ok((limits, Some(policy.workload).filter(|workload| *workload == Workload::Cyclic)))
+    Ok((limits, policy.workload.filter(|workload| *workload == Workload::Cyclic)))
 }
 
 /// Finds the CPUs to watch, and checks that the program can be started.

@@ -11,7 +11,7 @@ use cpushield::boot::early::{
 use cpushield::boot::{BootError, InitSystem, write};
 use cpushield::cli::Cli;
 use cpushield::cli::enable::apply_arguments;
-use cpushield::policy::Siblings;
+use cpushield::policy::{Siblings, WrittenShield};
 use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
@@ -270,12 +270,11 @@ fn undo_and_boot_undo_keep_the_enabled_shield() {
 /// The command at boot has the same options, with absolute paths.
 #[test]
 fn the_boot_command_repeats_the_request() {
-    let wish = ShieldOptions {
-        cpus: Some("2-3".to_owned()),
-        siblings: Some(Siblings::Share),
-        policy: Some("/etc/mill.toml".to_owned()),
-        ..ShieldOptions::default()
-    };
+    let cpus = Some("2-3".to_owned());
+    let siblings = Some(Siblings::Share);
+    let written = WrittenShield { cpus, siblings, ..WrittenShield::default() };
+    let policy = Some("/etc/mill.toml".to_owned());
+    let wish = ShieldOptions { written, policy, ..ShieldOptions::default() };
     let said = ["apply", "--cpus", "2-3", "--siblings", "share", "--policy", "/etc/mill.toml"];
     assert_eq!(apply_arguments(&wish), said);
     let cli = Cli::try_parse_from(["cpushield"].into_iter().chain(said)).unwrap();

@@ -73,12 +73,12 @@ impl OtherMachine {
             true => spell_setting(name, setting).map_err(|refusal| refusal.to_string()),
             false => Err(format!("unknown: {name}")),
         };
-        policy.read_tunables(&imported.policy, "made", &known).unwrap();
+        policy.read_tunables(&known).unwrap();
         assert_eq!(policy.shield.len(), imported.shields.len());
         machine.cgroup.groups.clear();
         for (shield, found) in imported.shields.iter().zip(&setup.shields) {
             assert_eq!(shield.cpus, found.cpus);
-            let (name, wish) = policy.shield(Some(&shield.name), "made").unwrap();
+            let (name, wish) = policy.shield(Some(&shield.name)).unwrap();
             let mut request =
                 wish.request(name, &cpushield::cpu_selection::CpuNames::unknown()).unwrap();
             assert_eq!(request.cpus.as_ref(), Some(&found.cpus));
@@ -161,8 +161,7 @@ fn the_partitions_of_partrt_become_a_shield_with_its_settings() {
     let imported = machine.import(OtherTool::Partrt);
     assert_eq!(names_and_cpus(&imported), shields(&[("rt", "2-3")]));
     let policy = PolicyFile::parse(&imported.policy, "made").unwrap();
-    let tunables: Vec<&str> =
-        policy.shield["rt"].tunables.keys().map(|name| name.get_ref().as_str()).collect();
+    let tunables: Vec<&String> = policy.shield["rt"].tunables.keys().collect();
     // `partrt create -w` leaves the watchdog on.
     assert_eq!(tunables, ["rt-throttling", "vm-stat-interval", "workqueues"]);
     assert_eq!(names_and_cpus(&machine.import(OtherTool::Cset)), shields(&[("rt", "2-3")]));

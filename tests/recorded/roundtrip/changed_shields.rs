@@ -419,9 +419,8 @@ fn a_shield_that_spared_another_one_is_not_interrupted_later() {
         let work = WorkContext { ui: &ui, host, store, state_dir, shield: None };
         let options = ShieldOptions {
             shield: Some(name.to_owned()),
-            cpus: Some(cpus.to_owned()),
             on: vec!["cpu-hotplug-cycle".to_owned()],
-            ..ShieldOptions::default()
+            ..ShieldOptions::of_list(&cpus.parse().unwrap())
         };
         let source = PlanSource::Options(options);
         apply_source(&work, &source, ProgramsInTheWay::Refuse).unwrap()

@@ -21,12 +21,9 @@ fn apply(bench: &Bench, name: &str, cpus: &CpuSet) -> Result<(), Failure> {
     let state_dir = bench.scratch.0.join("state");
     let work =
         WorkContext { ui: &ui, host: bench.host(), store: bench.store(), state_dir, shield: None };
-    let options = ShieldOptions {
-        shield: Some(name.to_owned()),
-        cpus: Some(cpus.to_string()),
-        siblings: Some(Siblings::Share),
-        ..ShieldOptions::default()
-    };
+    let mut options = ShieldOptions::of_list(cpus);
+    options.shield = Some(name.to_owned());
+    options.written.siblings = Some(Siblings::Share);
     apply_source(&work, &PlanSource::Options(options), ProgramsInTheWay::Refuse).map(drop)
 }
 

@@ -4,7 +4,7 @@ use super::bench::Bench;
 use super::many_shields::{Recorded, machines};
 use cpushield::apply;
 use cpushield::plan::Plan;
-use cpushield::policy::Siblings;
+use cpushield::policy::{Siblings, WrittenShield};
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
 use cpushield::workflow::WorkContext;
 use cpushield::workflow::apply_policy::apply_policy;
@@ -17,8 +17,8 @@ use std::fs;
 fn apply(bench: &Bench, options: &ShieldOptions) -> CpuSet {
     let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
     let work = work(bench, &ui);
-    let options =
-        ShieldOptions { siblings: options.siblings.or(Some(Siblings::Share)), ..options.clone() };
+    let mut options = options.clone();
+    options.written.siblings = options.written.siblings.or(Some(Siblings::Share));
     apply_source(&work, &PlanSource::Options(options), ProgramsInTheWay::Refuse).unwrap();
     only_shield(bench)
 }
@@ -34,12 +34,9 @@ fn only_shield(bench: &Bench) -> CpuSet {
     plans[0].shield.cpus.clone()
 }
 
-fn list(cpus: &CpuSet) -> ShieldOptions {
-    ShieldOptions { cpus: Some(cpus.to_string()), ..ShieldOptions::default() }
-}
-
 fn count(n: usize) -> ShieldOptions {
-    ShieldOptions { count: Some(n), ..ShieldOptions::default() }
+    let written = WrittenShield { count: Some(n), ..WrittenShield::default() };
+    ShieldOptions { written, ..ShieldOptions::default() }
 }
 
 fn some_machines() -> Vec<Recorded> {
@@ -55,7 +52,7 @@ fn a_repeated_count_keeps_the_cpus_and_a_larger_one_adds_some() {
         // These are not the CPUs that cpushield would choose.
         let other = machine.cpus[1].clone();
         let bench = machine.bench();
-        assert_eq!(apply(&bench, &list(&other)), other, "{}", machine.name);
+        assert_eq!(apply(&bench, &ShieldOptions::of_list(&other)), other, "{}", machine.name);
         for options in [count(1), count(1), ShieldOptions::default()] {
             assert_eq!(apply(&bench, &options), other, "{}: {options:?}", machine.name);
         }
@@ -69,7 +66,7 @@ fn a_policy_with_a_count_keeps_the_shield_where_it_is() {
     for machine in some_machines() {
         let other = machine.cpus[1].clone();
         let bench = machine.bench();
-        apply(&bench, &list(&other));
+        apply(&bench, &ShieldOptions::of_list(&other));
         let policy = bench.scratch.0.join("policy.toml");
         fs::write(&policy, "[shield.cpushield]\ncount = 1\nsiblings = \"share\"\n").unwrap();
         let policy = Some(policy.display().to_string());

@@ -46,9 +46,8 @@ impl Screens {
     fn apply(&mut self, shield: &str, cpus: &str, off: &[&str]) {
         let options = ShieldOptions {
             shield: Some(shield.to_owned()),
-            cpus: Some(cpus.to_owned()),
             off: off.iter().map(|&name| name.to_owned()).collect(),
-            ..ShieldOptions::default()
+            ..ShieldOptions::of_list(&cpus.parse().unwrap())
         };
         let title = format!("apply --shield {shield} --cpus {cpus} --off {}", off.join(","));
         let source = PlanSource::Options(options);

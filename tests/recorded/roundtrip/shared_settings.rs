@@ -9,7 +9,9 @@ use crate::recordings;
 use cpushield::apply::{self, AppliedPlan, ShieldNote, UndoneShield, UnrestoredChanges};
 use cpushield::change::{Change, Outcome};
 use cpushield::plan::{ChoiceReason, Plan, PlanWarning, SettingsFate, Step, VersionSettings};
-use cpushield::policy::{DisturbanceConsent, ShieldRequest, Siblings, TunableSetting};
+use cpushield::policy::{
+    DisturbanceConsent, ShieldRequest, Siblings, TunableSetting, WrittenShield,
+};
 use cpushield::refusal::UserError;
 use cpushield::run;
 use cpushield::ui::{OutputFormat, StatusLines, Ui};
@@ -265,10 +267,11 @@ fn a_change_names_what_goes_and_comes_and_needs_consent_to_interrupt_others() {
     let (machine, bench) = polling_stopped_by_one();
     let ui = Ui::new(OutputFormat::Text, StatusLines::Suppressed);
     let request = |disturbance| {
+        let cpus = Some(machine.cpus[0].to_string());
+        let siblings = Some(Siblings::Share);
         PlanSource::Options(ShieldOptions {
+            written: WrittenShield { cpus, siblings, ..WrittenShield::default() },
             shield: Some("a".to_owned()),
-            cpus: Some(machine.cpus[0].to_string()),
-            siblings: Some(Siblings::Share),
             on: vec!["writeback-interval".to_owned()],
             off: vec![POLLING.to_owned()],
             disturbance,
