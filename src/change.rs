@@ -108,9 +108,7 @@ pub enum Change {
 }
 
 /// The kind of a refusal, as far as it decides what to do next.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RefusalKind {
@@ -127,7 +125,6 @@ pub enum RefusalKind {
     /// The partition has CPUs of another cgroup.
     NotExclusive,
     /// Any other answer.
-    #[default]
     Other,
 }
 
@@ -184,7 +181,6 @@ pub enum Outcome {
     /// The kernel refused; nothing changed.
     Refused {
         /// The kind of refusal.
-        #[serde(default)]
         kind: RefusalKind,
         /// The kernel's answer, `EIO: Input/output error`.
         reason: String,

@@ -180,8 +180,6 @@ pub struct ApplyJournal {
     pub applied: Option<TaskMasks>,
     /// The steps of an unfinished amendment.
     pub amending: BTreeSet<usize>,
-    /// Whether the end of an amendment without steps may follow. Earlier versions wrote those.
-    pub amended_nothing: bool,
     /// The decision of the last undo, once it has begun.
     pub undoing: Option<UndoDecision>,
     /// The results of undo, by step.
@@ -250,7 +248,6 @@ impl ApplyJournal {
             outcomes: BTreeMap::new(),
             applied: None,
             amending: BTreeSet::new(),
-            amended_nothing: false,
             undoing: None,
             fates: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -272,7 +269,6 @@ impl ApplyJournal {
     /// Adds an amendment. The outcome of a step that is made again becomes unknown, unless it had
     /// changed something: undo must restore that in any case.
     pub fn amend(&mut self, amendment: Amendment) {
-        self.amended_nothing = amendment.again.is_empty() && amendment.added.is_empty();
         for step in amendment.again {
             if self.outcomes.get(&step).is_some_and(|done| done.outcome != Outcome::Changed) {
                 self.outcomes.remove(&step);

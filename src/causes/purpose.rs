@@ -72,7 +72,6 @@ pub enum InterruptPurpose {
         operation: KernelOperation,
         /// The module that is loaded, and the task that requested it; `None` when that was not
         /// seen, and for every other operation.
-        #[serde(default)]
         module: Option<ModuleRequest>,
     },
     /// system call {name}.

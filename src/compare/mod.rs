@@ -176,8 +176,8 @@ fn check(groups: &[GivenGroup]) -> Result<(), CompareError> {
     Ok(())
 }
 
-/// Checks that no two runs of a group name different shields. A run without a name, such as one of
-/// an older version, may be of any.
+/// Checks that no two runs of a group name different shields. A run without a name may be of
+/// any.
 fn check_shields(group: &GivenGroup) -> Result<(), CompareError> {
     let mut named = group.runs.iter().filter_map(|run| Some((run.name.clone(), run.shield()?)));
     let Some((run, shield)) = named.next() else { return Ok(()) };

@@ -288,7 +288,8 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
     let cpu = |(cpu, entries): (usize, Option<u64>)| -> CpuEvidence {
         let text = serde_json::json!({
             "cpu": cpu, "entries": entries, "interruptions": [], "longest_ns": null, "gaps": null,
-            "lost": null, "steal_ns": null, "doubts": [],
+            "lost": null, "steal_ns": null, "doubts": [], "whole": false, "tracked": false,
+            "senders": [], "events": [],
         });
         serde_json::from_value(text).unwrap()
     };
@@ -298,7 +299,7 @@ fn verified(entries: [Option<u64>; 2]) -> GivenRun {
         options: None,
         schema: crate::documents::evidence::SCHEMA,
         began_s: None,
-        began_ns: None,
+        began_ns: 0,
         span_ns: 2_000_000_000,
         asked_ns: 2_000_000_000,
         ended: None,

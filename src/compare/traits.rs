@@ -147,7 +147,6 @@ fn evidence_traits(evidence: &Evidence) -> Vec<RunTrait> {
         (DifferenceScope::Machine, "guest", guest),
         (DifferenceScope::Method, "watched", watched),
     ];
-    // Older documents name neither the machine nor the shield.
     if let Some(machine) = &evidence.machine {
         let shield = if evidence.shield.is_some() { "active" } else { "none" };
         let cmdline = settings_of(machine.cmdline.as_deref().unwrap_or("unknown"));

@@ -34,8 +34,7 @@ pub struct Comparison {
 pub struct RunGroup {
     /// Its name: the given one, or the shortest end of the file's path that no other group has.
     pub name: String,
-    /// The shield of its runs; `None` without one, and in documents of older versions.
-    #[serde(default)]
+    /// The shield of its runs; `None` without one.
     pub shield: Option<String>,
     /// Its runs in the order given.
     pub runs: Vec<MeasuredRun>,

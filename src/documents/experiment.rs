@@ -104,10 +104,8 @@ pub struct ExperimentSetup {
     /// The hypervisor; `None` on real hardware.
     pub hypervisor: Option<String>,
     /// The memory in KiB; `None` when it cannot be read.
-    #[serde(default)]
     pub memory_kib: Option<u64>,
     /// The power management of the measured CPUs before the first row.
-    #[serde(default)]
     pub power: MeasuredPower,
     /// Visible settings of firmware and hardware: SMT, turbo, deep idle states and similar ones.
     pub settings: Vec<String>,
@@ -131,10 +129,10 @@ pub struct ExperimentRow {
     /// Its kernel parameters, together with those of every row.
     pub boot: Vec<String>,
     /// Whether its CPUs were isolated.
-    #[serde(default, with = "crate::with_text::WithText::<RowIsolation>")]
+    #[serde(with = "crate::with_text::WithText::<RowIsolation>")]
     pub isolation: RowIsolation,
     /// Why it was not measured, or not completely; `None` when nothing is missing.
-    #[serde(default, with = "crate::with_text::option")]
+    #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<UnmeasuredReason>>")
@@ -188,14 +186,12 @@ pub struct ExperimentRun {
     /// The kernel's release.
     pub kernel: Option<String>,
     /// The boot that it was measured in (`/proc/sys/kernel/random/boot_id`); `None` when unknown.
-    #[serde(default)]
     pub boot: Option<String>,
     /// Whether the shield was in force at every check; `None` without a shield, and when nothing of
     /// it can be checked.
     pub held: Option<bool>,
     /// What three witnesses showed of the isolation before the measurement; `None` when they were
     /// not asked.
-    #[serde(default)]
     pub isolation: Option<IsolationCheck>,
     /// One for each period, as in the column.
     pub tracks: Vec<ThreadTrack>,
@@ -222,7 +218,6 @@ pub struct ThreadTrack {
     /// The number of missed periods on all CPUs.
     pub missed: u64,
     /// The mean latency of all events on all CPUs; `None` without events on one of them.
-    #[serde(default)]
     pub mean_ns: Option<u64>,
     /// The longest latency of any CPU; where none reached the threshold of the instrument, that
     /// threshold. `None` without events on a CPU of another instrument.

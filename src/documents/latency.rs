@@ -38,7 +38,6 @@ pub struct LatencyMeasurement {
     /// It was stopped early. The document has the events until then.
     pub stopped: bool,
     /// It still runs, or its process was killed. The document has the events until then.
-    #[serde(default)]
     pub unfinished: bool,
     /// The start, in seconds since 1970 by the wall clock.
     pub began_s: u64,
@@ -47,15 +46,12 @@ pub struct LatencyMeasurement {
     /// One series for each thread and stage, worst first.
     pub series: Vec<ThreadSeries>,
     /// The load during the measurement (`--load`); empty without.
-    #[serde(default)]
     pub loads: Vec<LoadDone>,
     /// The requested limits.
-    #[serde(default)]
     pub limits: LatencyLimits,
     /// Whether they held, in the order of [`LatencyLimits::list`].
     pub gates: Vec<Gate<LatencyDoubt>>,
     /// Whether the kernel was traced for the causes of the worst latencies.
-    #[serde(default)]
     pub tracing: TraceUse,
     /// The isolation of the measured CPUs.
     pub isolation: MeasuredIsolation,
@@ -244,19 +240,15 @@ pub struct MeasuredSetting {
     /// Its command line.
     pub cmdline: Option<String>,
     /// The boot it was measured in (`/proc/sys/kernel/random/boot_id`).
-    #[serde(default)]
     pub boot: Option<String>,
     /// The processor's name.
     pub processor: Option<String>,
     /// Its memory in KiB (`MemTotal` of `/proc/meminfo`); `None` when it cannot be read.
-    #[serde(default)]
     pub memory_kib: Option<u64>,
-    /// The power management of the measured CPUs; `None` in documents without it.
-    #[serde(default)]
+    /// The power management of the measured CPUs; `None` when it was not read.
     pub power: Option<MeasuredPower>,
     /// The time that a hypervisor took from the measured CPUs during the measurement, in
     /// nanoseconds (`/proc/stat`, exact to 10 ms); `None` when it cannot be read.
-    #[serde(default)]
     pub steal_ns: Option<u64>,
     /// Online CPUs.
     pub online: CpuSet,

@@ -21,7 +21,6 @@ pub struct LoadDone {
     /// A description of what it did, with sizes and counts.
     pub what: String,
     /// The command that ran; `None` for the loads of cpushield itself.
-    #[serde(default)]
     pub program: Option<String>,
     /// The requested CPUs.
     pub cpus: CpuSet,

@@ -41,7 +41,6 @@ pub struct Machine {
     pub tasks: Vec<PlacedThread>,
     /// Functions of the high-resolution timers armed on each CPU, with their number
     /// (`/proc/timer_list`); `None` when it was not read.
-    #[serde(default)]
     pub timers: Option<BTreeMap<usize, BTreeMap<String, usize>>>,
     /// Network interfaces and block devices with their node and interrupts.
     pub devices: Vec<Device>,
@@ -62,7 +61,6 @@ pub struct Machine {
     /// Firmware and hardware settings that affect isolation.
     pub firmware: Vec<SurveyFinding>,
     /// Subjects of advice about firmware and devices that could not be observed.
-    #[serde(default)]
     pub unobserved: Vec<String>,
     /// The files that tunables need, by path.
     pub settings: BTreeMap<String, TunableReading>,
@@ -403,7 +401,6 @@ pub struct Device {
     /// `net` or `block`.
     pub class: String,
     /// Its driver (`virtio_blk`), if the bus has one.
-    #[serde(default)]
     pub driver: Option<String>,
     /// NUMA node, if the bus has one.
     pub node: Option<usize>,
@@ -421,7 +418,6 @@ pub struct PowerManagement {
     pub cpufreq_driver: Option<String>,
     /// Frequency policies by number, with their CPUs, offline ones included; empty where the kernel
     /// shows none.
-    #[serde(default)]
     pub policies: BTreeMap<usize, CpuSet>,
     /// Governors in use, with their CPUs.
     pub governors: BTreeMap<String, CpuSet>,
@@ -456,7 +452,6 @@ pub struct IdleState {
     pub disabled: bool,
     /// How often the CPUs together have entered it (`usage`); `None` before 2.6.24 and where a
     /// recording does not have the file.
-    #[serde(default)]
     pub usage: Option<u64>,
 }
 

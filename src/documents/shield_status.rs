@@ -35,7 +35,6 @@ pub struct ShieldStatus {
     /// (`/sys/devices/system/cpu/nohz_full`); `None` if the kernel does not support this.
     pub nohz_full: Option<CpuSet>,
     /// Traces that a killed `verify` left recording; this command removed them.
-    #[serde(default)]
     pub swept: usize,
     /// What this user could not check; empty for root.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

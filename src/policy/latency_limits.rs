@@ -60,10 +60,8 @@ impl fmt::Display for LinuxCncGrade {
 #[serde(deny_unknown_fields)]
 pub struct LatencyLimits {
     /// The longest latency in nanoseconds (`--max`).
-    #[serde(default)]
     pub max_ns: Option<u64>,
     /// The range of the max jitter (`--linuxcnc`).
-    #[serde(default)]
     pub linuxcnc: Option<LinuxCncGrade>,
 }
 

@@ -162,10 +162,12 @@ mod tests {
 
     fn round(leaks: Vec<Leak>, done: Vec<AppliedFix>) -> FixRound {
         let evidence = serde_json::json!({
-            "schema": 1, "span_ns": 2_000_000_000_u64, "stopped": false, "workload": "sampler",
+            "schema": 1, "began_ns": 0, "span_ns": 2_000_000_000_u64, "asked_ns": 2_000_000_000_u64,
+            "stopped": false, "workload": "sampler",
             "cpus": [{
                 "cpu": 3, "entries": leaks.len() * 7, "interruptions": [], "longest_ns": null,
-                "gaps": null, "lost": 0, "steal_ns": null, "doubts": []
+                "gaps": null, "lost": 0, "steal_ns": null, "doubts": [], "whole": false,
+                "tracked": false, "senders": [], "events": []
             }],
             "witnesses": [], "control": {"control": "seen", "provoked": []}
         });

@@ -33,10 +33,8 @@ pub struct RunRecord {
     /// Threads of running processes that were added.
     pub added: Vec<AddedThread>,
     /// Threads that a change of their shield has made ordinary and that has not ended.
-    #[serde(default)]
     pub demoted: Vec<DemotedThread>,
     /// Limits on locked memory that were raised for processes in a shield.
-    #[serde(default)]
     pub lock_limits: Vec<RaisedLimit>,
 }
 
@@ -74,9 +72,8 @@ pub struct AddedThread {
     pub pid: i32,
     /// Its name.
     pub comm: String,
-    /// The shield; `None` in the record of an earlier version, which has only the CPUs.
-    #[serde(default)]
-    pub shield: Option<String>,
+    /// The shield.
+    pub shield: String,
     /// Directory of the cgroup it came from; `None` when the shield has no cgroup.
     pub group: Option<String>,
     /// Its original affinity.
@@ -87,7 +84,6 @@ pub struct AddedThread {
     pub given: CpuSet,
     /// An operator got its real-time priority together with the place in the shield, so it loses
     /// that with the place.
-    #[serde(default)]
     pub granted: bool,
 }
 
@@ -107,10 +103,7 @@ impl AddedThread {
     /// Whether it was added to this shield.
     #[must_use]
     pub fn is_in(&self, place: &ShieldPlacement) -> bool {
-        match &self.shield {
-            Some(shield) => *shield == place.name,
-            None => self.given.is_subset(&place.cpus.union(&place.idle)),
-        }
+        self.shield == place.name
     }
 }
 

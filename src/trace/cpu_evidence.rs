@@ -22,14 +22,11 @@ pub struct TraceEvidence {
     pub entries: u64,
     /// Interrupts and NMIs that hit kernel code: a system call, a page fault, another interrupt, a
     /// kernel thread, the idle loop.
-    #[serde(default)]
     pub kernel_interrupts: u64,
     /// Whether `entries` is complete: system calls were traced, or context tracking reported on
     /// this CPU.
-    #[serde(default)]
     pub whole: bool,
     /// Whether context tracking reported on this CPU.
-    #[serde(default)]
     pub tracked: bool,
     /// Task switches.
     pub switches: u64,
@@ -41,13 +38,10 @@ pub struct TraceEvidence {
     /// workload, the longest idle time. `None` when it never ran.
     pub longest_ns: Option<u64>,
     /// The correlation with the gaps of the sampler; `None` without a sampler.
-    #[serde(default)]
     pub joined: Option<GapAttribution>,
     /// Whose the interruptions are, if that was asked and could be seen.
-    #[serde(default)]
     pub ownership: Option<OwnershipEvidence>,
     /// The senders of interrupts from other CPUs.
-    #[serde(default)]
     pub senders: Vec<InterruptSender>,
     /// Events that the kernel dropped because the buffer was full.
     pub lost: u64,

@@ -257,7 +257,7 @@ pub(crate) mod examples {
             options: None,
             schema: SCHEMA,
             began_s: None,
-            began_ns: None,
+            began_ns: 0,
             span_ns: 1_000_000_000,
             asked_ns: 1_000_000_000,
             ended: None,

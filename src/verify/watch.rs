@@ -83,7 +83,7 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
         options: None,
         schema: SCHEMA,
         began_s,
-        began_ns: Some(began_ns),
+        began_ns,
         span_ns,
         asked_ns: nanos(order.span),
         stopped: end == WaitEnd::Stopped,

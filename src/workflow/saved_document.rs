@@ -415,9 +415,9 @@ mod tests {
     use super::*;
     use crate::documents::evidence::{Evidence, PositiveControl, Verdict, WatchedWorkload};
     use crate::documents::fix_report::{FixEnd, FixRound};
-    use crate::documents::latency::{MeasuredIsolation, MeasuredSetting};
+    use crate::documents::latency::{MeasuredIsolation, MeasuredSetting, TraceUse};
     use crate::documents::machine::{Cpu, Machine};
-    use crate::policy::ShieldRequest;
+    use crate::policy::{LatencyLimits, ShieldRequest};
     use crate::report::blocks::{terminal_blocks, unpainted};
     use crate::report::page::{LabelledDocument, ReportMaterial, report};
     use cpushield_linux::CpuSet;
@@ -441,7 +441,7 @@ mod tests {
             options: None,
             schema: evidence::SCHEMA,
             began_s: None,
-            began_ns: None,
+            began_ns: 0,
             span_ns: 1,
             asked_ns: 1,
             ended: None,
@@ -467,12 +467,12 @@ mod tests {
         }
     }
 
-    /// As an older version printed it; newer fields have defaults.
     fn latency() -> Value {
         json!({
             "schema": latency::SCHEMA, "instrument": "timer", "asked_ns": 1, "span_ns": 1,
-            "warmup_ns": 0, "stopped": false, "began_s": 0, "began_ns": 0, "series": [],
-            "gates": [], "isolation": MeasuredIsolation::default(), "setting": MeasuredSetting::default(),
+            "warmup_ns": 0, "stopped": false, "unfinished": false, "began_s": 0, "began_ns": 0,
+            "series": [], "loads": [], "limits": LatencyLimits::default(), "gates": [],
+            "tracing": TraceUse::default(), "isolation": MeasuredIsolation::default(), "setting": MeasuredSetting::default(),
             "doubts": [], "notes": [],
         })
     }

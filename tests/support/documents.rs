@@ -46,7 +46,9 @@ pub fn latency(cpus: &[usize], seconds: u64, per_second: u64, typical_ns: u64) -
     json!({
         "schema": 1, "instrument": "timer", "asked_ns": seconds * 1_000_000_000,
         "span_ns": seconds * 1_000_000_000, "warmup_ns": 0, "stopped": false,
-        "began_s": 1_800_000_000_u64, "began_ns": 0, "series": series, "gates": [],
+        "unfinished": false, "began_s": 1_800_000_000_u64, "began_ns": 0, "series": series,
+        "loads": [], "limits": { "max_ns": null, "linuxcnc": null }, "gates": [],
+        "tracing": { "asked": false, "absent": null, "blind": [] },
         "isolation": {
             "shield": HOSTILE, "held": true, "broken": [], "isolated": null, "nohz_full": "2-3"
         },
@@ -79,10 +81,11 @@ pub fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
     json!({
         "schema": 1,
         "evidence": {
-            "schema": 1, "span_ns": 4_000_000_000_u64, "asked_ns": 4_000_000_000_u64,
+            "schema": 1, "began_ns": 0, "span_ns": 4_000_000_000_u64, "asked_ns": 4_000_000_000_u64,
             "stopped": false, "workload": "sampler", "guest": false,
             "cpus": [{
                 "cpu": cpu, "entries": entries, "interruptions": interruptions,
+                "whole": false, "tracked": false, "senders": [], "events": [],
                 "longest_ns": 3_000_000, "lost": 0, "steal_ns": 0, "doubts": [],
                 "gaps": {
                     "resolution_ns": 20.0, "threshold_ns": 1000, "count": 3, "max_ns": 9_000,
@@ -96,9 +99,10 @@ pub fn verified(cpu: usize, leaks: &[(&str, &str, u64)]) -> Value {
             "control": { "control": "seen", "provoked": [] }
         },
         "verdict": {
-            "schema": 1, "gates": [],
+            "schema": 1, "gates": [], "tick": "counts",
             "cpus": [{
-                "cpu": cpu, "state": state, "limits": null, "leaks": leaks, "unknown": []
+                "cpu": cpu, "state": state, "limits": null, "leaks": leaks,
+                "one_witness": [], "unwatched": [], "unknown": []
             }]
         }
     })

@@ -99,10 +99,7 @@ impl ApplyJournal {
 
     /// Whether an `applied` line is still to come.
     fn is_unfinished(&self) -> bool {
-        self.applied.is_none()
-            || !self.amending.is_empty()
-            || self.joining.is_some()
-            || self.amended_nothing
+        self.applied.is_none() || !self.amending.is_empty() || self.joining.is_some()
     }
 
     /// Whether a step may still get an outcome.
@@ -143,7 +140,6 @@ impl ApplyJournal {
             JournalLine::Applied(complete) if self.undoing.is_none() && self.is_unfinished() => {
                 self.applied = Some(complete.masks);
                 self.amending.clear();
-                self.amended_nothing = false;
                 self.joining = None;
             }
             JournalLine::Amend(amendment)

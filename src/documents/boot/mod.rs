@@ -185,14 +185,12 @@ pub struct BootJournal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_default: Option<bool>,
     /// The trial that is under way.
-    #[serde(default)]
     pub trial: Option<TrialBoot>,
     /// The boot in which `--kexec` loaded a kernel with the words; `None` when no such kernel is
     /// loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loaded: Option<String>,
     /// Each change of the words since the files had their original text, the first one first.
-    #[serde(default)]
     pub history: Vec<ParameterChange>,
     /// What the trial is written over; `None`: no earlier apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -213,7 +211,6 @@ pub struct TrialBoot {
     /// Whether the entries follow all others even when they are permanent.
     pub keep_default: bool,
     /// CPUs that are shielded and watched after the boot.
-    #[serde(default)]
     pub proves: CpuSet,
     /// The argument of the reboot that starts it (`0 tryboot`); `None`: any reboot does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,7 +219,6 @@ pub struct TrialBoot {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<TrialDeadline>,
     /// Units that had already failed; only the failure of others counts against the trial.
-    #[serde(default)]
     pub failed: Vec<String>,
 }
 
@@ -331,7 +327,6 @@ pub struct Enabled {
     /// The file that applies the shield.
     pub path: String,
     /// The file that bans the shielded CPUs when irqbalance starts; `None` in an old journal.
-    #[serde(default)]
     pub ban_path: Option<String>,
     /// The arguments of `cpushield`.
     pub words: Vec<String>,

@@ -20,22 +20,17 @@ pub const SCHEMA: u32 = 1;
 pub struct Evidence {
     /// The version of this format: [`SCHEMA`].
     pub schema: u32,
-    /// Start of the span, in seconds since 1970 by the wall clock; `None` in documents that are
-    /// older than this field.
-    #[serde(default)]
+    /// Start of the span, in seconds since 1970 by the wall clock; `None` when unknown.
     pub began_s: Option<u64>,
     /// Start of the span by `CLOCK_MONOTONIC`, in nanoseconds, as in `dmesg` and other traces. All
-    /// times in this document are relative to it. `None` in older documents.
-    #[serde(default)]
-    pub began_ns: Option<u64>,
+    /// times in this document are relative to it.
+    pub began_ns: u64,
     /// The length of the span, in nanoseconds.
     pub span_ns: u64,
     /// The requested length, in nanoseconds; 0 when it is unknown.
-    #[serde(default)]
     pub asked_ns: u64,
     /// How the given program ended by itself; `None` when it ran to the end of the span, or when
     /// none was started.
-    #[serde(default)]
     pub ended: Option<WorkloadEnd>,
     /// Whether the watch was stopped early. The figures cover the time until then.
     pub stopped: bool,
@@ -43,20 +38,18 @@ pub struct Evidence {
     pub workload: WatchedWorkload,
     /// Whether this machine is a guest, whose hypervisor can take a CPU unseen; `None` when that is
     /// unknown.
-    #[serde(default)]
     pub guest: Option<bool>,
-    /// The machine; `None` in older documents.
+    /// The machine; `None` when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<WatchedMachine>,
-    /// The name of the shield that contains all watched CPUs; `None` without one, and in older
-    /// documents.
+    /// The name of the shield that contains all watched CPUs; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shield: Option<String>,
     /// Why the shield proves nothing about later: others may enter it, and these threads of others
-    /// are pinned there. `None` for a closed shield, without one, and in older documents.
+    /// are pinned there. `None` for a closed shield, and without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_to: Option<Vec<String>>,
-    /// The options of `verify`; `None` for another command, and in older documents.
+    /// The options of `verify`; `None` for another command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<WatchOptions>,
     /// One entry for each watched CPU.
@@ -76,7 +69,6 @@ pub struct Evidence {
     )]
     pub interference: Vec<TraceInterference>,
     /// The span on the clock of the trace, as in `--trace-dat`; `None` without a trace.
-    #[serde(default)]
     pub traced: Option<TracedSpan>,
     /// The first breach of a limit. `None` unless the watch was to end with it and a trace saw it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -221,14 +213,11 @@ pub struct CpuEvidence {
     pub entries: Option<u64>,
     /// Interrupts that hit kernel code: a system call, a page fault, another interrupt, a kernel
     /// thread, the idle loop. `None` without a trace.
-    #[serde(default)]
     pub kernel_interrupts: Option<u64>,
     /// Whether `entries` includes the workload's own entries (system calls, exceptions): they were
     /// traced, or context tracking reports them (on CPUs of `nohz_full=`).
-    #[serde(default)]
     pub whole: bool,
     /// Whether context tracking reports entries from user mode here (on CPUs of `nohz_full=`).
-    #[serde(default)]
     pub tracked: bool,
     /// Interruptions by cause and culprit, most frequent first.
     pub interruptions: Vec<InterruptionCount>,
@@ -243,15 +232,12 @@ pub struct CpuEvidence {
     pub steal_ns: Option<u64>,
     /// Idle time, by `/proc/stat`, in steps of 10 ms; `None` when that could not be read. If the
     /// CPU was idle at all, the parts of the span outside the two reads count as idle too.
-    #[serde(default)]
     pub idle_ns: Option<u64>,
     /// How often firmware took the CPU (system management mode), by the processor's own counter,
     /// from just before the span to just after it; `None` when it cannot be read.
-    #[serde(default)]
     pub smis: Option<u64>,
     /// The gaps correlated with the trace; `None` without one of the two, or without a common
     /// clock.
-    #[serde(default)]
     pub joined: Option<GapAttribution>,
     /// Whose the interruptions are; `None` unless a cyclic workload was watched and its trace could
     /// tell.
@@ -259,11 +245,9 @@ pub struct CpuEvidence {
     pub ownership: Option<OwnershipEvidence>,
     /// The senders of interrupts from other CPUs to this one, most frequent first; empty where they
     /// cannot be seen (before 6.5).
-    #[serde(default)]
     pub senders: Vec<InterruptSender>,
     /// Each event that reports an entry, as seen by the trace and by the perf event that counts it;
     /// empty without a trace.
-    #[serde(default)]
     pub events: Vec<EventEvidence>,
     /// Why these two witnesses cannot be relied on; empty when they agree.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "crate::with_text::list")]
@@ -292,7 +276,6 @@ pub struct InterruptionCount {
     pub count: u64,
     /// How often it ran inside an interruption that began with something else (a softirq inside a
     /// tick, a kernel thread that the tick woke). A tunable may still remove it.
-    #[serde(default)]
     pub nested: u64,
     /// Its own time in nanoseconds, without what ran inside it; `None` when the witness cannot
     /// tell.
@@ -417,21 +400,20 @@ pub struct InterruptSender {
     pub site: String,
     /// The timer or work item whose function sent it; `None` when it was neither, or when its stack
     /// was not seen.
-    #[serde(default, with = "crate::with_text::option")]
+    #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<DeferredFunction>>")
     )]
     pub within: Option<DeferredFunction>,
     /// Its purpose, according to the call path in the kernel; `None` when it is unknown.
-    #[serde(default, with = "crate::with_text::option")]
+    #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<InterruptPurpose>>")
     )]
     pub purpose: Option<InterruptPurpose>,
     /// How to prevent it; empty when that is unknown.
-    #[serde(default)]
     pub remedy: String,
     /// How often it was sent.
     pub count: u64,

@@ -81,7 +81,6 @@ pub struct OwnedRow {
     )]
     pub by: Option<IpiOrigin>,
     /// Whether `by` is a thread of the workload's process on another CPU.
-    #[serde(default)]
     pub same_process: bool,
     /// How often it ran.
     pub count: u64,

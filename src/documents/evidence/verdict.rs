@@ -38,7 +38,6 @@ pub struct Verdict {
     /// The limits that the user set, with what was found.
     pub gates: Vec<Gate>,
     /// Whether a cyclic workload may be interrupted by the tick.
-    #[serde(default)]
     pub tick: TickLimit,
 }
 
@@ -60,15 +59,12 @@ pub struct CpuVerdict {
     pub apart_from: Option<TickShare>,
     /// Whether this CPU keeps every limit; `None` when none was given. The limits decide the exit
     /// code; without limits, the states do.
-    #[serde(default)]
     pub limits: Option<LimitsKept>,
     /// What interrupted the CPU, with the remedies.
     pub leaks: Vec<Leak>,
     /// Classes of entries that only one witness watched on this CPU.
-    #[serde(default)]
     pub one_witness: Vec<EntryClass>,
     /// Classes of entries that no witness watched on this CPU.
-    #[serde(default)]
     pub unwatched: Vec<EntryClass>,
     /// Why the verdict is unknown; empty when it is known.
     #[serde(with = "crate::with_text::list")]
@@ -114,7 +110,7 @@ pub struct Leak {
     /// How to remove it; `None` when no tunable is known to remove it on this machine.
     pub remedy: Option<Remedy>,
     /// Why there is no remedy; `None` when that is unknown.
-    #[serde(with = "crate::with_text::option", default)]
+    #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<RemedyObstacle>>")

@@ -23,7 +23,7 @@ pub struct TimeBreakdown {
     /// and the trace use different clocks.
     pub error_ns: u64,
     /// Why the breakdown is unknown; the other fields mean nothing then.
-    #[serde(default, with = "crate::with_text::option")]
+    #[serde(with = "crate::with_text::option")]
     #[cfg_attr(
         feature = "schema",
         schemars(with = "Option<crate::with_text::WithText<UnknownBreakdown>>")

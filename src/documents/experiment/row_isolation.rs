@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 
 /// Whether the CPUs of a row were isolated. They were only when three witnesses agreed in every
 /// run: the kernel's files, the affinity of PID 1, and busy threads that nothing pins.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, Sentence)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "isolation", rename_all = "kebab-case")]
 pub enum RowIsolation {
     /// the isolation was not checked.
-    #[default]
     Unchecked,
     /// isolated, according to three witnesses in every run.
     Isolated,

@@ -23,7 +23,6 @@ pub struct Topology {
     /// NUMA nodes, those without CPUs too. Empty on machines without `/sys/devices/system/node`.
     pub nodes: Vec<Node>,
     /// The source of the core types; `None` when all cores are alike.
-    #[serde(default)]
     pub kind_source: Option<KindSource>,
     /// `/sys/devices/system/cpu/smt/active`.
     pub smt_active: Option<bool>,

@@ -10,8 +10,7 @@ use std::fmt;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BootAdvice {
-    /// The tunable that advises it; empty in journals of older versions.
-    #[serde(default)]
+    /// The tunable that advises it.
     pub tunable: String,
     /// The parameter, for example `nohz_full=3 rcu_nocbs=3`.
     pub parameter: String,
@@ -68,24 +67,5 @@ impl fmt::Display for BootAdviceReason {
             )?;
         }
         f.write_str(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn advice_in_journals_of_older_versions_is_read() {
-        let advice = BootAdvice {
-            tunable: "rcu-nocbs".to_owned(),
-            parameter: "rcu_nocbs=3".to_owned(),
-            removes: Vec::new(),
-            reason: BootAdviceReason::CallbacksElsewhere { known: true },
-        };
-        let mut text = serde_json::to_value(&advice).unwrap();
-        text.as_object_mut().unwrap().remove("tunable");
-        let read: BootAdvice = serde_json::from_value(text).unwrap();
-        assert_eq!(read, BootAdvice { tunable: String::new(), ..advice });
     }
 }

@@ -38,7 +38,6 @@ pub struct Shield {
     /// The workload.
     pub workload: Workload,
     /// Whether the scheduler balances the shield's own programs among its CPUs.
-    #[serde(default)]
     pub balanced: bool,
     /// Whether an SMT sibling of a shielded CPU is not in the shield.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

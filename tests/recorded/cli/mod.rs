@@ -33,7 +33,10 @@ const MACHINES: &[&str] =
 fn experiment(processor: &str) -> Value {
     let row = |name: &str, boot: &[&str]| {
         let (cpus, tunables) = ("2-3", json!({}));
-        json!({ "name": name, "cpus": cpus, "shield": true, "tunables": tunables, "boot": boot })
+        json!({
+            "name": name, "cpus": cpus, "shield": true, "tunables": tunables, "boot": boot,
+            "isolation": { "isolation": "unchecked" }, "missing": null
+        })
     };
     let rows = [row("shield", &[]), row("nohz_full", &["nohz_full={cpus}", "nohlt"])];
     json!({
@@ -41,7 +44,9 @@ fn experiment(processor: &str) -> Value {
         "ended_s": 1, "cpus": "2-3", "span_ns": 1, "warmup_ns": 0, "repeats": 1, "boots": 1,
         "setup": { "machine": null, "board": null, "firmware": null, "processor": processor,
             "distribution": null, "kernel": null, "realtime": null, "cmdline": null,
-            "hypervisor": null, "settings": [] },
+            "hypervisor": null, "settings": [],
+            "power": { "driver": null, "governors": [], "turbo": null, "idle_driver": null,
+                "idle_states": null } },
         "rows": rows, "columns": [], "cells": [], "best": [], "effects": [], "notes": []
     })
 }
