@@ -60,15 +60,18 @@ fn every_tunable_has_a_name_and_a_page_with_its_source() {
     assert_eq!(names.len(), TUNABLES.len());
     for tunable in TUNABLES {
         let (name, page) = (tunable.name, tunable.page);
-        assert!(page.contains("Source: ") && page.len() > 200, "{name}");
-        assert!(!tunable.summary.ends_with('.') && tunable.summary.len() < 90, "{name}");
+        assert!(page.contains("Source: "), "the page of {name} names no source");
+        assert!(page.len() > 200, "the page of {name} is too short to explain it");
+        let summary = tunable.summary;
+        assert!(!summary.ends_with('.') && summary.len() < 90, "{name}: the summary {summary:?}");
         assert!(Cause::named(name).is_none(), "{name} is a cause too");
         for path in tunable.reads {
             assert!(path.starts_with("/sys/") || path.starts_with("/proc/"), "{name}: {path}");
         }
     }
     for cause in Cause::ALL {
-        assert!(cause.page().len() > 90 && !cause.summary().is_empty(), "{cause}");
+        assert!(cause.page().len() > 90, "the page of {cause} is too short to explain it");
+        assert!(!cause.summary().is_empty(), "{cause} has no summary");
     }
 }
 

@@ -80,125 +80,59 @@ pub struct PrintedDocument {
     pub schema: fn(schemars::SchemaGenerator) -> schemars::Schema,
 }
 
+/// Makes [`PRINTED_DOCUMENTS`]: for each the name of its schema, its command and its type.
 #[cfg(feature = "schema")]
-const fn printed<T: schemars::JsonSchema>(
-    file: &'static str,
-    title: &'static str,
-) -> PrintedDocument {
-    PrintedDocument { file, title, schema: schemars::SchemaGenerator::into_root_schema_for::<T> }
+macro_rules! printed_documents {
+    ($($file:literal $title:literal $document:ty;)+) => {
+        /// Every document that a subcommand prints.
+        pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[$(PrintedDocument {
+            file: concat!($file, ".schema.json"),
+            title: $title,
+            schema: schemars::SchemaGenerator::into_root_schema_for::<$document>,
+        },)+];
+    };
 }
 
-/// Every document that a subcommand prints.
 #[cfg(feature = "schema")]
-pub const PRINTED_DOCUMENTS: &[PrintedDocument] = &[
-    printed::<crate::documents::machine::Machine>("survey.schema.json", "cpushield survey --json"),
-    printed::<crate::documents::boot::CommandLineLint>(
-        "lint.schema.json",
-        "cpushield survey --lint --json",
-    ),
-    printed::<crate::documents::plan::Plan>("plan.schema.json", "cpushield plan --json"),
-    printed::<crate::documents::policy_plans::PolicyPlans>(
-        "policy-plans.schema.json",
-        "cpushield plan --all --json",
-    ),
-    printed::<crate::documents::free_cpus::FreeCpus>(
-        "free-cpus.schema.json",
-        "cpushield plan --free --json",
-    ),
-    printed::<crate::exchange::ImportedPolicy>(
-        "imported-policy.schema.json",
-        "cpushield plan --from --json",
-    ),
-    printed::<other_tools::ExportedPlan>(
-        "exported-plan.schema.json",
-        "cpushield plan --export --json",
-    ),
-    printed::<crate::documents::try_report::TryReport>("try.schema.json", "cpushield try --json"),
-    printed::<crate::documents::applied::AppliedPlan>(
-        "apply.schema.json",
-        "cpushield apply --json",
-    ),
-    printed::<crate::documents::applied::AppliedPolicy>(
-        "apply-all.schema.json",
-        "cpushield apply --all --json",
-    ),
-    printed::<shield_status::StatusDocument>("status.schema.json", "cpushield status --json"),
-    printed::<undo_shields::UndoDocument>("undo.schema.json", "cpushield undo --json"),
-    printed::<every_boot::EnabledShield>("enable.schema.json", "cpushield enable --json"),
-    printed::<every_boot::EnabledPolicy>("enable-all.schema.json", "cpushield enable --all --json"),
-    printed::<every_boot::DisabledShield>("disable.schema.json", "cpushield disable --json"),
-    printed::<crate::documents::moved_process::MovedProcesses>(
-        "moved.schema.json",
-        "cpushield add --json, cpushield remove --json",
-    ),
-    printed::<crate::documents::boot::BootPlan>(
-        "boot-plan.schema.json",
-        "cpushield boot plan --json",
-    ),
-    printed::<crate::documents::boot::WrittenParameters>(
-        "boot-apply.schema.json",
-        "cpushield boot apply --json",
-    ),
-    printed::<crate::documents::boot::BootStatus>(
-        "boot-status.schema.json",
-        "cpushield boot status --json",
-    ),
-    printed::<crate::documents::boot::UndoneParameters>(
-        "boot-undo.schema.json",
-        "cpushield boot undo --json",
-    ),
-    printed::<crate::documents::boot::ConcludedTrial>(
-        "boot-conclude.schema.json",
-        "cpushield boot conclude --json",
-    ),
-    printed::<crate::registry::ExplainPage>("explain.schema.json", "cpushield explain NAME --json"),
-    printed::<explained_page::PageList>("explain-list.schema.json", "cpushield explain --json"),
-    printed::<crate::documents::cpu_sets::MaskDocument>(
-        "mask.schema.json",
-        "cpushield mask --json",
-    ),
-    printed::<crate::ui::FailureDocument<'static>>(
-        "error.schema.json",
-        "An error from any command with --json",
-    ),
-    printed::<crate::documents::evidence::VerifyDocument>(
-        "verify.schema.json",
-        "cpushield verify --json",
-    ),
-    printed::<crate::documents::fix_report::FixReport>(
-        "fix.schema.json",
-        "cpushield verify --fix --json",
-    ),
-    printed::<crate::documents::latency::LatencyMeasurement>(
-        "latency.schema.json",
-        "cpushield latency --json",
-    ),
-    printed::<crate::documents::experiment::Experiment>(
-        "experiment.schema.json",
-        "cpushield experiment --json",
-    ),
-    printed::<crate::documents::option_search::OptionSearch>(
-        "search.schema.json",
-        "cpushield experiment --minimize --json",
-    ),
-    printed::<crate::documents::experiment::DryRun>(
-        "dry-run.schema.json",
-        "cpushield experiment --dry-run --json",
-    ),
-    printed::<crate::documents::option_search::SearchDryRun>(
-        "search-dry-run.schema.json",
-        "cpushield experiment --minimize --dry-run --json",
-    ),
-    printed::<crate::documents::comparison::Comparison>(
-        "compare.schema.json",
-        "cpushield compare --json",
-    ),
-    printed::<document_bundle::DocumentBundle<'static>>(
-        "report.schema.json",
-        "cpushield report --json",
-    ),
-    printed::<crate::live::LiveFrame>("watch.schema.json", "A line of cpushield watch --json"),
-];
+printed_documents! {
+    "survey" "cpushield survey --json" crate::documents::machine::Machine;
+    "lint" "cpushield survey --lint --json" crate::documents::boot::CommandLineLint;
+    "plan" "cpushield plan --json" crate::documents::plan::Plan;
+    "policy-plans" "cpushield plan --all --json" crate::documents::policy_plans::PolicyPlans;
+    "free-cpus" "cpushield plan --free --json" crate::documents::free_cpus::FreeCpus;
+    "imported-policy" "cpushield plan --from --json" crate::exchange::ImportedPolicy;
+    "exported-plan" "cpushield plan --export --json" other_tools::ExportedPlan;
+    "try" "cpushield try --json" crate::documents::try_report::TryReport;
+    "apply" "cpushield apply --json" crate::documents::applied::AppliedPlan;
+    "apply-all" "cpushield apply --all --json" crate::documents::applied::AppliedPolicy;
+    "status" "cpushield status --json" shield_status::StatusDocument;
+    "undo" "cpushield undo --json" undo_shields::UndoDocument;
+    "enable" "cpushield enable --json" every_boot::EnabledShield;
+    "enable-all" "cpushield enable --all --json" every_boot::EnabledPolicy;
+    "disable" "cpushield disable --json" every_boot::DisabledShield;
+    "moved" "cpushield add --json, cpushield remove --json"
+        crate::documents::moved_process::MovedProcesses;
+    "boot-plan" "cpushield boot plan --json" crate::documents::boot::BootPlan;
+    "boot-apply" "cpushield boot apply --json" crate::documents::boot::WrittenParameters;
+    "boot-status" "cpushield boot status --json" crate::documents::boot::BootStatus;
+    "boot-undo" "cpushield boot undo --json" crate::documents::boot::UndoneParameters;
+    "boot-conclude" "cpushield boot conclude --json" crate::documents::boot::ConcludedTrial;
+    "explain" "cpushield explain NAME --json" crate::registry::ExplainPage;
+    "explain-list" "cpushield explain --json" explained_page::PageList;
+    "mask" "cpushield mask --json" crate::documents::cpu_sets::MaskDocument;
+    "error" "An error from any command with --json" crate::ui::FailureDocument<'static>;
+    "verify" "cpushield verify --json" crate::documents::evidence::VerifyDocument;
+    "fix" "cpushield verify --fix --json" crate::documents::fix_report::FixReport;
+    "latency" "cpushield latency --json" crate::documents::latency::LatencyMeasurement;
+    "experiment" "cpushield experiment --json" crate::documents::experiment::Experiment;
+    "search" "cpushield experiment --minimize --json" crate::documents::option_search::OptionSearch;
+    "dry-run" "cpushield experiment --dry-run --json" crate::documents::experiment::DryRun;
+    "search-dry-run" "cpushield experiment --minimize --dry-run --json"
+        crate::documents::option_search::SearchDryRun;
+    "compare" "cpushield compare --json" crate::documents::comparison::Comparison;
+    "report" "cpushield report --json" document_bundle::DocumentBundle<'static>;
+    "watch" "A line of cpushield watch --json" crate::live::LiveFrame;
+}
 
 #[cfg(test)]
 mod tests;

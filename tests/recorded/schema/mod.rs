@@ -94,7 +94,8 @@ fn every_printed_document_has_a_test() {
     let printed: BTreeSet<String> = names.filter(|name| name.ends_with(".schema.json")).collect();
     let checked: BTreeSet<String> = CHECKED.iter().map(|schema| (*schema).to_owned()).collect();
     assert!(printed.len() > 20, "{printed:?}");
-    assert_eq!(checked, printed);
+    let unchecked: Vec<&String> = printed.symmetric_difference(&checked).collect();
+    assert_eq!(unchecked, [""; 0], "in `CHECKED` or in docs/, but not in both");
 }
 
 #[test]
