@@ -233,3 +233,40 @@ fn words_in_files_are_evaluated_and_generated_files_are_not_edited() {
         assert!(said.starts_with(steps.as_str()), "{name}: {said}");
     }
 }
+
+#[test]
+fn the_next_boot_is_named_when_it_is_another_system() {
+    let machine = Machine::debian();
+    let windows = "menuentry 'Windows Boot Manager' --id win { chainloader /bootmgfw.efi; }";
+    machine.program("etc/grub.d/40_custom");
+    machine.write("etc/grub.d/40_custom", &format!("#!/bin/sh\ncat <<'E'\n{windows}\nE\n"));
+    machine.update_grub();
+    machine.save("saved_entry", "win");
+    let status = status::status(&machine.host(), &machine.store()).unwrap();
+    let next = status.next.unwrap();
+    assert_eq!(
+        (next.title.as_str(), next.why.to_string().as_str()),
+        ("Windows Boot Manager", "saved_entry of grubenv")
+    );
+}
+
+/// The loader joins several `options` lines, so a contradiction in the second one is one.
+#[test]
+fn all_options_of_an_entry_are_its_command_line() {
+    let machine = Machine::without_loader();
+    let entry = |more: &str| {
+        format!("title A\nversion 6.12.9-rt-amd64\nlinux /vmlinuz\noptions ro\noptions {more}\n")
+    };
+    let path = "boot/loader/entries/a.conf";
+    machine.write(path, &entry("nohz_full=1"));
+    let error = make_plan(&machine.host(), &request_cpus("2-3")).unwrap_err().to_string();
+    assert!(error.contains("nohz_full=1"), "{error}");
+    machine.write(path, &entry("quiet"));
+    let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
+    assert_eq!(plan.entries[0].kept, "ro quiet");
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    let added = format!("options {} ro\noptions quiet\n", words(&plan).join(" "));
+    assert!(machine.read(path).ends_with(&added), "{}", machine.read(path));
+    write::undo(&machine.host(), &machine.store()).unwrap();
+    assert_eq!(machine.read(path), entry("quiet"));
+}
