@@ -86,7 +86,7 @@ impl Shell<'_> {
         let appends = reader.rest.next_if_eq(&'+').is_some();
         if !name.is_empty() && reader.rest.next_if_eq(&'=').is_some() {
             let mut value = if appends { self.value(&name) } else { Vec::new() };
-            self.read_value(reader, &mut value);
+            self.read_value(reader, &mut value, false);
             return self.assign(&name, value, &place, *depth > 0);
         }
         match name.as_str() {
@@ -121,13 +121,16 @@ impl Shell<'_> {
         if name.starts_with(self.prefix) {
             let kept: BTreeSet<usize> = value.iter().map(|piece| piece.number).collect();
             let lost: BTreeSet<usize> = self.value(name).iter().map(|piece| piece.number).collect();
-            let fate = match may_run {
+            let uses_itself = value.iter().filter(|piece| piece.unknown).map(|piece| piece.text);
+            let hidden = may_run || uses_itself.collect::<String>().contains(name);
+            let fate = match hidden {
                 true => WordFate::Unknown(place.clone()),
                 false => WordFate::Replaced(place.clone()),
             };
             for (word, number) in self.found.iter_mut().zip(&self.numbers) {
                 let may_stand = matches!(word.fate, WordFate::Unknown(_)) && word.variable == name;
-                if (lost.contains(number) || may_stand) && !kept.contains(number) {
+                let stood = lost.contains(number) || may_stand;
+                if stood && !kept.contains(number) && !(may_stand && hidden) {
                     word.fate = fate.clone();
                 }
             }
@@ -146,7 +149,13 @@ impl Shell<'_> {
                 });
             }
         }
-        self.variables.insert(name.to_owned(), value);
+        let old = if may_run { self.value(name) } else { Vec::new() };
+        let mut both = old;
+        if may_run {
+            self.push(&mut both, ' ', place.1, false);
+        }
+        both.extend(value);
+        self.variables.insert(name.to_owned(), both);
     }
 
     /// A command that may change any variable.
@@ -162,13 +171,13 @@ impl Shell<'_> {
         value.push(Piece { text, number: self.read, line, unknown });
     }
 
-    /// Reads a value up to white space or the end of a command outside of quotes. A backslash at
-    /// the end of a line joins it with the next one, except in single quotes.
-    fn read_value(&mut self, reader: &mut Reader<'_>, value: &mut Vec<Piece>) {
+    /// Reads a value up to white space or the end of a command outside of quotes, or the whole
+    /// text. A backslash at the end of a line joins it with the next one, except in single quotes.
+    fn read_value(&mut self, reader: &mut Reader<'_>, value: &mut Vec<Piece>, whole: bool) {
         let mut quote = None;
         while let Some(c) = reader.rest.peek().copied() {
             let ends = c.is_ascii_whitespace() || matches!(c, ';' | '&' | '|');
-            if quote.is_none() && ends {
+            if quote.is_none() && ends && !whole {
                 break;
             }
             let line = reader.line;
@@ -215,14 +224,23 @@ impl Shell<'_> {
                 text.extend(reader.next());
             }
         }
-        let name = text.trim_start_matches(['$', '{']).trim_end_matches('}');
-        if let Some(known) = self.variables.get(name) {
-            return value.extend(known.iter().cloned());
+        let inner = text.trim_start_matches(['$', '{']);
+        let inner = inner.strip_suffix('}').unwrap_or(inner);
+        let name = &inner[..inner.find(|c| !is_of_name(c)).unwrap_or(inner.len())];
+        let known = self.value(name);
+        let is_one = name.starts_with(self.prefix) || self.variables.contains_key(name);
+        match (inner.get(name.len()..name.len() + 2), known.is_empty()) {
+            (None, _) if inner == name && is_one => return value.extend(known),
+            // `${NAME:+WORD}`, `${NAME:-WORD}`.
+            (Some(":+"), true) | (Some(":-"), false) if is_one => return value.extend(known),
+            (Some(":+" | ":-"), _) if is_one && text.starts_with("${") => {
+                let word = &inner[name.len() + 2..];
+                let mut word = Reader { rest: word.chars().peekable(), line };
+                return self.read_value(&mut word, value, true);
+            }
+            _ => {}
         }
-        // One of these variables that no line before has set is empty.
-        if first == '`' || !name.starts_with(self.prefix) || !name.chars().all(is_of_name) {
-            text.chars().for_each(|c| self.push(value, c, line, text != "$"));
-        }
+        text.chars().for_each(|c| self.push(value, c, line, text != "$"));
     }
 }
 
@@ -269,6 +287,10 @@ impl Reader<'_> {
         let (mut command, mut quote) = (String::new(), None);
         while let Some(c) = self.next() {
             match (c, quote) {
+                ('\\', None | Some('"')) => {
+                    self.next();
+                    continue;
+                }
                 (';' | '\n', None) => break,
                 ('#', None) if command.is_empty() || command.ends_with([' ', '\t']) => {
                     self.take(|c| c != '\n');
@@ -279,6 +301,18 @@ impl Reader<'_> {
                 _ => {}
             }
             command.push(c);
+        }
+        // A here-document is no command.
+        if let Some((_, tag)) = command.split_once("<<") {
+            let tag: String = tag.chars().skip_while(|c| !is_of_name(*c)).collect();
+            let tag = tag.split(|c| !is_of_name(c)).next().unwrap_or_default().to_owned();
+            while self.rest.peek().is_some() {
+                let line = self.take(|c| c != '\n');
+                self.next();
+                if line.trim() == tag {
+                    break;
+                }
+            }
         }
         command
     }
@@ -351,6 +385,13 @@ mod tests {
             ("X=a\nX=b\n", "", "a-1:2 b+"),
             ("Y='i=2 q'\nX=\"$Y b\"\n", "Y=z\n", "i=2+ q+ b+"),
             ("X=a\n", "unset X\n", "a-2:1"),
+            // As tuned writes it.
+            ("X='a b'\nX=\"${X:+$X }\\$t\"\n", "", "a+ b+ $t+"),
+            ("X=\"${X:+$X }b\"\n", "X=\"${X:-c} d\"\nX=\"${X_N:-e} $X\"\n", "b+ d+ e+"),
+            ("X='a b'\n", "X=\"${X%b}\"\n", "a?2:1 b?2:1 ${X%b}?2:1"),
+            ("X='a b'\n", "X=\"$(echo $X)\"\n", "a?2:1 b?2:1 $(echo $X)?2:1"),
+            ("if a\nthen X=a\nelse X=b\nfi\n", "X=\"$X c\"\n", "a?1:2 b?1:3 c+"),
+            ("echo don\\'t\nX=a\ncat <<'E'\nX=b\nE\n", "X+=' c'\n", "a+ c+"),
             ("X=a\n", "if true; then\n  X=b\nfi\nX_R=c\n", "a?2:2 b?2:2 c+"),
             ("f() {\n X=a\n}\n", "X=b\n", "a-2:1 b+"),
             ("X=a\nif a; then X=b; fi # X=e\n", "X=c; echo 'X;'\n", "a-2:1 b-2:1 c+"),

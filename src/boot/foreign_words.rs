@@ -77,7 +77,13 @@ fn is_known(word: &str, named: &[&str]) -> bool {
 fn words_of(host: &Host, file: &SourceFile) -> Vec<AssignedWord> {
     let files = file.read(host);
     let key = match file.format {
-        SourceFormat::Variables { prefix, .. } => return assigned_words::evaluate(&files, prefix),
+        SourceFormat::Variables { prefix, .. } => {
+            let (read, unread): (Vec<_>, Vec<_>) =
+                files.into_iter().partition(|(path, _)| file.is_read(host, path));
+            let mut found = assigned_words::evaluate(&read, prefix);
+            found.extend(unread.into_iter().flat_map(|it| assigned_words::evaluate(&[it], prefix)));
+            return found;
+        }
         SourceFormat::Key(key) => key,
         SourceFormat::Line => "",
     };
@@ -134,15 +140,9 @@ impl Boots {
 
     /// Whether the next boot has a word. `None` stands for a file that no source has.
     fn state(&self, host: &Host, file: Option<&SourceFile>, word: &AssignedWord) -> WordState {
-        match &word.fate {
-            WordFate::Kept => {}
-            WordFate::Replaced((path, line)) => {
-                let (path, variable) = (path.clone(), word.variable.clone());
-                return WordState::Replaced { path, line: *line, variable };
-            }
-            WordFate::Unknown((path, line)) => {
-                return WordState::Unknown { path: path.clone(), line: *line };
-            }
+        if let WordFate::Replaced((path, line)) = &word.fate {
+            let (path, variable) = (path.clone(), word.variable.clone());
+            return WordState::Replaced { path, line: *line, variable };
         }
         let reads = |source: &&CmdlineSource| {
             file.is_none_or(|file| source.files.iter().any(|it| it.paths == file.paths))
@@ -162,8 +162,16 @@ impl Boots {
         let has_it = self.entries.iter().all(|it| {
             line::has(&it.args, &word.word) || file.is_none() && it.args.contains(TUNED_IN_GRUB)
         });
+        // A word that the entries have is there, whatever would have to be run.
+        let unknown = match &word.fate {
+            WordFate::Unknown((path, line)) if self.entries.is_empty() || !has_it => {
+                Some(WordState::Unknown { path: path.clone(), line: *line })
+            }
+            _ => None,
+        };
         match (self.entries.is_empty(), has_it, booted) {
             (true, _, true) | (false, true, true) => WordState::InForce,
+            _ if unknown.is_some() => unknown.unwrap_or(WordState::NextBoot),
             (true, _, false) => WordState::NotBooted { command },
             (false, true, false) => WordState::NextBoot,
             (false, false, _) => WordState::NotInEntries { command: command.unwrap_or_default() },

@@ -10,6 +10,7 @@ use super::boot_loader::{
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, split_key,
 };
+use super::systemd_boot::read_efi_variable;
 use super::{kernel_install_hook, one_shot_entry};
 use crate::boot::error::BootError;
 use crate::boot::grub::menu::version_of;
@@ -55,8 +56,13 @@ fn is_ours(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(OURS))
 }
 
-pub(super) fn list_files(host: &Host) -> Vec<String> {
+fn list_files(host: &Host) -> Vec<String> {
     let mut found = Vec::new();
+    // A unified kernel image has its own command line, whatever entries there are too.
+    let selected = read_efi_variable(host, "LoaderEntrySelected");
+    if selected.is_some_and(|entry| entry.ends_with(".efi")) {
+        return found;
+    }
     for dir in DIRS {
         let names = host.list(dir).unwrap_or_default();
         let entries = names.iter().filter(|name| name.ends_with(".conf") && !name.starts_with('.'));

@@ -10,7 +10,7 @@ use super::boot_loader::{
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
-use super::sources;
+use super::sources::{self, has_entries};
 use super::systemd_boot::is_started_by_systemd_boot;
 use crate::boot::assigned_words::{self, AssignedWord, WordFate};
 use crate::boot::error::BootError;
@@ -75,7 +75,7 @@ impl BootLoader for GrubLoader {
             // `blscfg` reads entries from BLS files (Fedora, RHEL): not handled here.
             let has_kernel =
                 found.entries.iter().any(|it| it.purpose != Some(EntryPurpose::OtherSystem));
-            let uses_bls = !has_kernel && files.text.contains("blscfg");
+            let uses_bls = files.text.contains("blscfg") && (!has_kernel || has_entries(host));
             return Ok((!uses_bls).then_some(found));
         }
         Ok(None)
@@ -182,7 +182,9 @@ impl MenuGenerator for GrubLoader {
     }
 
     fn source(&self, host: &Host, keyword: &str) -> Option<String> {
-        let words = assigned_words::evaluate(&sources::GRUB.read(host), "GRUB_CMDLINE_LINUX");
+        let mut files = sources::GRUB.read(host);
+        files.retain(|(path, _)| sources::GRUB.is_read(host, path));
+        let words = assigned_words::evaluate(&files, "GRUB_CMDLINE_LINUX");
         let kept = words.into_iter().filter(|it| !matches!(it.fate, WordFate::Replaced(_)));
         let is_same = |it: &AssignedWord| cmdline::same_name(line::name_of(&it.word), keyword);
         kept.into_iter().find(is_same).map(|it| format!("{}:{}", it.place.0, it.place.1))

@@ -5,7 +5,15 @@ use crate::boot::error::BootError;
 use crate::boot::grub::{env, menu};
 use cpushield_linux::{Error, Host};
 
-const DIRS: &[(&str, &str)] = &[("/boot/grub", "grub-mkconfig"), ("/boot/grub2", "grub2-mkconfig")];
+const DIRS: &[(&str, &str)] = &[
+    ("/boot/grub", "grub-mkconfig"),
+    ("/boot/grub2", "grub2-mkconfig"),
+    // RHEL 8 and its rebuilds with UEFI; later ones have only a file there that reads the other.
+    ("/boot/efi/EFI/redhat", "grub2-mkconfig"),
+    ("/boot/efi/EFI/rocky", "grub2-mkconfig"),
+    ("/boot/efi/EFI/almalinux", "grub2-mkconfig"),
+    ("/boot/efi/EFI/centos", "grub2-mkconfig"),
+];
 
 /// The directory of `grub.cfg`, and the program that generates it.
 pub(in crate::boot) fn locate(host: &Host) -> Option<(&'static str, &'static str)> {

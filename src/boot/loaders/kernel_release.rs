@@ -8,14 +8,16 @@ use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// Adds the release to each entry. A name that begins with a version is one.
+/// Adds the release to each entry. A name that begins with a version is one where nothing else
+/// shows it (`6.6-x86_64` of Manjaro is none).
 pub(super) fn add_releases(host: &Host, entries: &mut [LoaderEntry]) {
     let running = find_running(host, entries);
     for entry in entries {
-        entry.release = match KernelVersion::from_release(&entry.version) {
-            Some(_) => Some(entry.version.clone()),
-            None => find_release(host, entry, running.as_ref()),
-        };
+        let name = &entry.version;
+        let is_installed = only_installed(host, |release| release == name);
+        let found = is_installed.or_else(|| find_release(host, entry, running.as_ref()));
+        let named = KernelVersion::from_release(name).map(|_| name.clone());
+        entry.release = found.or(named);
     }
 }
 
@@ -29,6 +31,7 @@ fn find_release(host: &Host, entry: &LoaderEntry, running: Option<&RunningFile>)
         .or_else(|| packaged_release(host, name))
         .or_else(|| Some(running.filter(is_running)?.release.clone()))
         .or_else(|| only_installed(host, |release| has_part(name, release)))
+        .filter(|_| !name.starts_with("0-rescue"))
 }
 
 /// Whether a release is the last part of a name (`genkernel-x86_64-6.1.12-gentoo`), or the name is

@@ -24,9 +24,10 @@ use cpushield_linux::Host;
 
 const DIRS: &[&str] = &["/boot/firmware", "/boot"];
 
-/// The kernels that the firmware boots without `kernel=` (the same documentation, `kernel`).
-const DEFAULT_KERNELS: [&str; 5] =
-    ["kernel_2712.img", "kernel8.img", "kernel7l.img", "kernel7.img", "kernel.img"];
+/// The kernels that the firmware boots without `kernel=` (the same documentation, `kernel`), and
+/// the name that Ubuntu gives to its kernel.
+const DEFAULT_KERNELS: [&str; 6] =
+    ["kernel_2712.img", "kernel8.img", "kernel7l.img", "kernel7.img", "kernel.img", "vmlinuz"];
 
 /// The file that the firmware reads instead of `config.txt`.
 const TRYBOOT: &str = "tryboot.txt";

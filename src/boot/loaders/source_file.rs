@@ -100,6 +100,11 @@ pub(super) fn edit_step(host: &Host, file: &SourceFile, words: &[String]) -> Vec
         }
     };
     match place(key) {
+        // A package owns that file: a later one is the user's.
+        Some(place) if place.starts_with("/usr/") => {
+            let dir = file.paths.last().and_then(|it| it.rsplit_once('/')).map_or("", |it| it.0);
+            vec![format!("write into {dir}/50-cpushield.conf: {key}=\"${key} {new}\"")]
+        }
         Some(place) => vec![format!("in {place}, add to {key}: {new}")],
         None => vec![format!("add this line to {last}: {line}")],
     }

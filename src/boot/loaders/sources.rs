@@ -45,6 +45,9 @@ const KERNEL_LINE: SourceFile =
 const LINE_PARTS: SourceFile =
     SourceFile { paths: &["/etc/kernel/cmdline.d/*.conf"], format: SourceFormat::Line };
 
+const LINE_DIR: SourceFile =
+    SourceFile { paths: &["/etc/cmdline.d/*.conf"], format: SourceFormat::Line };
+
 const UUIDS: &str = "/etc/kernel/proxmox-boot-uuids";
 
 /// A program that owns the files of the loader, and reads none of these.
@@ -156,7 +159,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     // It writes the options of all entries from that file (sdbootutil of openSUSE).
     CmdlineSource {
         name: "sdbootutil",
-        is_here: |host| host.exists("/usr/bin/sdbootutil"),
+        is_here: |host| host.exists("/usr/bin/sdbootutil") && has_entries(host),
         files: &[KERNEL_LINE],
         command: |_| "sdbootutil update-all-entries".to_owned(),
         ..OWNER
@@ -178,7 +181,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     // A hook of pacman runs it at each update of a kernel (sdboot-manage of CachyOS).
     CmdlineSource {
         name: "sdboot-manage",
-        is_here: |host| host.exists("/etc/sdboot-manage.conf"),
+        is_here: |host| host.exists("/etc/sdboot-manage.conf") && has_entries(host),
         files: &[SourceFile {
             paths: &["/etc/sdboot-manage.conf"],
             format: variable("LINUX_OPTIONS", ""),
@@ -191,7 +194,11 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
         name: "u-boot-update",
         is_here: |host| says_generated(host, "u-boot-update"),
         files: &[SourceFile {
-            paths: &["/usr/share/u-boot-menu/conf.d/*.conf", "/etc/default/u-boot"],
+            paths: &[
+                "/etc/default/u-boot",
+                "/usr/share/u-boot-menu/conf.d/*.conf",
+                "/etc/u-boot-menu/conf.d/*.conf",
+            ],
             format: variable("U_BOOT_PARAMETERS", "ro quiet"),
         }],
         command: |_| "u-boot-update".to_owned(),
@@ -265,11 +272,13 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     CmdlineSource {
         name: "mkinitcpio with unified kernel images",
         is_here: |host| mkinitcpio_makes_images(host) && !has_entries(host),
-        files: &[
-            KERNEL_LINE,
-            SourceFile { paths: &["/etc/cmdline.d/*.conf"], format: SourceFormat::Line },
-        ],
+        files: &[KERNEL_LINE, LINE_DIR],
         command: |_| "mkinitcpio -P".to_owned(),
+        steps: Some(|host, words| {
+            let mut steps = mkinitcpio_step(host, words);
+            steps.extend(["mkinitcpio -P".to_owned(), EVERY_KERNEL.to_owned()]);
+            steps
+        }),
         ..READER
     },
     CmdlineSource {
@@ -279,7 +288,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
             dirs.iter().any(|dir| host.exists(dir)) && !has_entries(host)
         },
         files: &[KERNEL_LINE],
-        command: |_| "kernel-install add-all".to_owned(),
+        command: run_kernel_install,
         ..READER
     },
     CmdlineSource {
@@ -309,6 +318,16 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
             paths: &["/boot/armbianEnv.txt"],
             format: SourceFormat::Key("extraargs"),
         }],
+        ..READER
+    },
+    CmdlineSource {
+        name: "flash-kernel",
+        is_here: |host| host.program("flash-kernel").is_some(),
+        files: &[SourceFile {
+            paths: &["/etc/default/flash-kernel"],
+            format: variable("LINUX_KERNEL_CMDLINE", "quiet"),
+        }],
+        command: |_| "flash-kernel".to_owned(),
         ..READER
     },
     // The environment of BeagleBoard's U-Boot reads it (elinux.org, Beagleboard:U-boot).
@@ -344,9 +363,9 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     },
     CmdlineSource {
         name: "kernel-install",
-        is_here: |host| host.program("kernel-install").is_some(),
+        is_here: uses_kernel_install,
         files: &[KERNEL_LINE],
-        command: |_| "kernel-install add-all".to_owned(),
+        command: run_kernel_install,
         ..READER
     },
     // Nothing else names itself, and the firmware has an entry for the kernel (efibootmgr(8)).
@@ -386,15 +405,59 @@ const LIMINE: &[&str] =
     &["/boot/limine.conf", "/boot/limine/limine.conf", "/boot/EFI/limine/limine.conf"];
 const REFIND: &[&str] = &["/boot/refind_linux.conf"];
 
-/// Whether there are entries of the Boot Loader Specification.
-fn has_entries(host: &Host) -> bool {
-    !bls::list_files(host).is_empty()
+/// Whether there are entries of the Boot Loader Specification that load a kernel.
+pub(super) fn has_entries(host: &Host) -> bool {
+    let found = bls::LINES.find(host).ok().flatten();
+    found.is_some_and(|found| !found.entries.is_empty())
+}
+
+/// `kernel-install add-all` came with systemd 256.
+fn run_kernel_install(host: &Host) -> String {
+    let program = host.program("kernel-install").and_then(|path| host.read_bytes(&path).ok());
+    let has = |text: &str| {
+        let bytes = program.as_deref().unwrap_or_default();
+        bytes.windows(text.len()).any(|it| it == text.as_bytes())
+    };
+    let knows_all = has("add-all") || !has("kernel-install");
+    if knows_all { "kernel-install add-all" } else { "kernel-install add RELEASE IMAGE" }.to_owned()
+}
+
+/// Whether `kernel-install` makes entries: it comes with systemd, also where nothing reads them.
+fn uses_kernel_install(host: &Host) -> bool {
+    let signs = ["/etc/kernel/install.conf", "/boot/loader", "/efi/loader", "/boot/efi/loader"];
+    host.program("kernel-install").is_some() && signs.iter().any(|path| host.exists(path))
+}
+
+/// The step for the command line of mkinitcpio, which a preset may name, and which may be in parts
+/// (mkinitcpio(8), `--cmdline`).
+fn mkinitcpio_step(host: &Host, words: &[String]) -> Vec<String> {
+    let new = words.join(" ");
+    let texts = read_presets(host);
+    let named = texts.iter().flat_map(|text| text.lines()).find_map(|line| {
+        let (key, value) = line.split_once('=').filter(|(key, _)| !key.starts_with('#'))?;
+        let option = value.split_once("--cmdline").map(|(_, file)| file);
+        let file = option.or(Some(value).filter(|_| key.ends_with("_cmdline")))?;
+        file.trim_matches([' ', '=', '"', '\'']).split_whitespace().next()
+    });
+    match named {
+        Some(file) => vec![format!("add to the line in {file}: {new}")],
+        None if KERNEL_LINE.read(host).is_empty() && !LINE_DIR.read(host).is_empty() => {
+            vec![format!("write into /etc/cmdline.d/50-cpushield.conf: {new}")]
+        }
+        None => edit_step(host, &KERNEL_LINE, words),
+    }
+}
+
+/// The presets of mkinitcpio.
+fn read_presets(host: &Host) -> Vec<String> {
+    let names = host.list("/etc/mkinitcpio.d").unwrap_or_default();
+    let texts = names.iter().map(|it| host.read(&format!("/etc/mkinitcpio.d/{it}")));
+    texts.flatten().collect()
 }
 
 /// Whether a preset of mkinitcpio makes unified kernel images (mkinitcpio(8), `default_uki`).
 fn mkinitcpio_makes_images(host: &Host) -> bool {
-    let names = host.list("/etc/mkinitcpio.d").unwrap_or_default();
-    let texts = names.iter().filter_map(|it| host.read(&format!("/etc/mkinitcpio.d/{it}")).ok());
+    let texts = read_presets(host);
     let makes = |line: &str| {
         let (key, _) = line.split_once('=').unwrap_or_default();
         ["_uki", "_efi_image"].iter().any(|it| key.ends_with(it)) && !key.starts_with('#')

@@ -142,7 +142,10 @@ fn words_of_the_command_line_for_new_entries_are_reported() {
         format!("not set: this machine has {program}, which does not read that file")
     };
     sentences_with(unknown, unknown);
+    // It comes with systemd, and says nothing where no loader reads its entries.
     machine.program("usr/bin/kernel-install");
+    sentences_with(unknown, unknown);
+    machine.write("boot/loader/loader.conf", "timeout 3\n");
     let makes = |command: &str| format!("{unknown}: `{command}` makes the entries");
     sentences_with(&makes("kernel-install add-all"), &unread("kernel-install"));
     machine.write("proc/cmdline", "initrd=\\a isolcpus=2-3 quiet\n");

@@ -15,6 +15,7 @@ fn rtai_machine() -> Machine {
     machine.install_with(RTAI, "CONFIG_IPIPE=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n");
     machine.install("5.15.0-91-generic", false);
     machine.write("proc/sys/kernel/osrelease", &format!("{RTAI}\n"));
+    machine.write("proc/cmdline", &format!("BOOT_IMAGE=/boot/vmlinuz-{RTAI} ro quiet\n"));
     machine.remove("sys/devices/system/cpu/nohz_full");
     machine.update_grub();
     machine
