@@ -373,3 +373,25 @@ fn the_entries_decide_what_only_running_a_line_would_show() {
                   this machine has grub-mkconfig, which does not read that file";
     assert_eq!(state(&machine), [in_force, unread]);
 }
+
+/// Fedora's GRUB reads its entries from files, whatever a custom script adds; RHEL 8 has its files
+/// on the EFI system partition.
+#[test]
+fn entries_in_files_are_found_next_to_a_custom_one_and_with_variables_on_the_esp() {
+    let machine = Machine::without_loader();
+    let custom = "blscfg\nmenuentry 'net' {\n linux /vmlinuz-netinst quiet\n}\n";
+    machine.write("boot/grub2/grub.cfg", custom);
+    machine.program("etc/grub.d/10_linux");
+    let entry = |args: &str| format!("title A\nversion 6.1.0\nlinux /vmlinuz\noptions {args}\n");
+    machine.write("boot/loader/entries/a.conf", &entry("ro"));
+    let (loader, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    assert_eq!((loader.name(), found.entries[0].version.as_str()), ("bls", "6.1.0"));
+
+    let machine = Machine::without_loader();
+    machine.write("boot/efi/EFI/redhat/grub.cfg", "blscfg\n");
+    let block = "# GRUB Environment Block\nkernelopts=root=/dev/a ro nohz_full=1\n";
+    machine.write("boot/efi/EFI/redhat/grubenv", &format!("{block:#<1024}"));
+    machine.write("boot/loader/entries/a.conf", &entry("$kernelopts $tuned_params"));
+    let error = make_plan(&machine.host(), &request_cpus("2-3")).unwrap_err().to_string();
+    assert!(error.contains("nohz_full=1"), "{error}");
+}
