@@ -6,15 +6,16 @@ use crate::documents::command_line_fault::CommandLineFault;
 use crate::documents::plan::BootLine;
 use crate::with_text;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// Something that is wrong with the command line of the running kernel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "finding", rename_all = "kebab-case")]
 pub enum LintFinding {
-    /// The kernel does not accept an isolation parameter as written.
+    /// {fault}{reported}.
+    #[with(reported = reported(self.messages()))]
     NotAccepted {
         /// What is wrong.
         #[serde(flatten)]
@@ -23,7 +24,8 @@ pub enum LintFinding {
         /// be read.
         messages: Vec<String>,
     },
-    /// The list of a parameter names CPUs beyond the last one.
+    /// {word} names CPU {cpus}, but the last CPU is {last}: {effect}{skips}{reported}.
+    #[with(skips = if *certain { "" } else { ", or it skips these CPUs (without CONFIG_CPUMASK_OFFSTACK)" }, reported = reported(self.messages()))]
     BeyondLast {
         /// The word.
         word: String,
@@ -39,7 +41,8 @@ pub enum LintFinding {
         /// be read.
         messages: Vec<String>,
     },
-    /// The value of a parameter is not a CPU list.
+    /// the kernel cannot parse the CPU list of {word}: {effect}{reported}.
+    #[with(reported = reported(self.messages()))]
     NotAList {
         /// The word.
         word: String,
@@ -49,17 +52,18 @@ pub enum LintFinding {
         /// be read.
         messages: Vec<String>,
     },
-    /// The list of a parameter names no CPU.
+    /// {word} names no CPU.
     EmptyList {
         /// The word.
         word: String,
     },
-    /// The list of a parameter could not be checked, because the possible CPUs are unknown.
+    /// {word} could not be checked: the CPUs of this machine are unknown.
     Unchecked {
         /// The word.
         word: String,
     },
-    /// Every CPU that the default IRQ affinity names is to have no tick.
+    /// {irqaffinity} sends interrupts only to CPU {cpus} and the boot CPU, but {nohz_full} is meant
+    /// to stop the tick on CPU {cpus}.
     InterruptsWithoutTick {
         /// `irqaffinity=…`.
         irqaffinity: String,
@@ -68,7 +72,8 @@ pub enum LintFinding {
         /// The CPUs of `irqaffinity=`.
         cpus: CpuSet,
     },
-    /// A word keeps CPUs from starting, but other words name these CPUs.
+    /// with {limit}, the kernel starts only CPU {started}: it does not start CPU {cpus} in {words}.
+    #[with(words = words.join(" and "))]
     CpusNotStarted {
         /// `nr_cpus=…`, `maxcpus=…` or `nosmp`.
         limit: String,
@@ -79,7 +84,11 @@ pub enum LintFinding {
         /// These other CPUs.
         cpus: CpuSet,
     },
-    /// No kernel is known to take the value of a parameter.
+    /// {word} has a value that the kernel does not recognize; {takes}.
+    #[with(takes = match near {
+        Some(near) => format!("similar: {near}"),
+        None => format!("the parameter takes {takes}"),
+    })]
     UnknownValue {
         /// The word.
         word: String,
@@ -88,19 +97,20 @@ pub enum LintFinding {
         /// What the parameter takes.
         takes: &'static str,
     },
-    /// Only a patch series has the word; no released kernel does.
+    /// {word} comes from a patch series that no released kernel contains.
     Unreleased {
         /// The word.
         word: String,
         /// The page of `explain` about it.
         page: &'static str,
     },
-    /// The kernel knows the parameter only with a value.
+    /// {word} has no value; the kernel does not accept the word without one.
     NoValue {
         /// The word.
         word: String,
     },
-    /// `isolcpus=` has a flag that mainline kernels do not know.
+    /// {word} has the flag {flag}, which mainline kernels do not support{similar}.
+    #[with(similar = near.as_ref().map_or_else(String::new, |near| format!("; similar: {near}")))]
     UnknownFlag {
         /// The word.
         word: String,
@@ -109,7 +119,8 @@ pub enum LintFinding {
         /// The most similar known flag, if one is similar.
         near: Option<String>,
     },
-    /// Several `nohz_full=` or `isolcpus=` together leave no online CPU for housekeeping.
+    /// {words} leaves no online CPU for housekeeping{reported}.
+    #[with(words = words.join(" together with "), reported = reported(self.messages()))]
     NoHousekeeping {
         /// The words.
         words: Vec<String>,
@@ -117,26 +128,29 @@ pub enum LintFinding {
         /// be read.
         messages: Vec<String>,
     },
-    /// The tick cannot stop although CPUs without tick are requested.
+    /// {nohz} keeps the tick on every CPU, so {words} cannot stop it.
+    #[with(words = words.join(" and "))]
     NohzOff {
         /// `nohz=off`.
         nohz: String,
         /// The words that request CPUs without tick.
         words: Vec<String>,
     },
-    /// A word is on the line more than once.
+    /// {word} is on the command line more than once.
     Repeated {
         /// The word.
         word: String,
     },
-    /// A later word sets the same parameter to another value.
+    /// {lost} has no effect: {by} comes later and replaces it.
     Overridden {
         /// The word that has no effect.
         lost: String,
         /// The word that stays in force.
         by: String,
     },
-    /// The kernel makes no cgroup v2 partition of CPUs that a word isolates, or may not.
+    /// {words} takes CPU {cpus} out of scheduling, and kernels from 6.7 to 6.17.2 cannot make a
+    /// cgroup v2 partition of such CPUs: any program can move itself there.
+    #[with(words = words.join(" "))]
     NoPartition {
         /// The words.
         words: Vec<String>,
@@ -145,12 +159,17 @@ pub enum LintFinding {
         /// What to boot with instead.
         boot: BootLine,
     },
-    /// A word switches cpusets off.
+    /// {word} switches cpusets off: only task affinity keeps other programs off shielded CPUs.
     NoCpusets {
         /// The word.
         word: String,
     },
-    /// Another word switches off what this one sets up.
+    /// {word} has no effect: {why}.
+    #[with(why = match effect {
+        OverrideEffect::WatchdogsOff => format!("{by} switches every lockup watchdog off"),
+        OverrideEffect::DriverNotStarted { driver } => format!("with {by}, the driver {driver} does not start"),
+        OverrideEffect::MitigationsOff => format!("{by} overrides it"),
+    })]
     Ineffective {
         /// The word that has no effect.
         word: String,
@@ -159,7 +178,7 @@ pub enum LintFinding {
         /// What that word does.
         effect: OverrideEffect,
     },
-    /// The kernel shows another value than the parameter requests.
+    /// {word} is not in force: {path} has {shows}.
     OtherValue {
         /// The word.
         word: String,
@@ -168,7 +187,8 @@ pub enum LintFinding {
         /// The value that it shows.
         shows: String,
     },
-    /// A word looks like a misspelled parameter.
+    /// {word} looks like a misspelled {near}{reported}.
+    #[with(reported = reported(self.messages()))]
     Misspelled {
         /// The word.
         word: String,
@@ -178,7 +198,7 @@ pub enum LintFinding {
         /// be read.
         messages: Vec<String>,
     },
-    /// This kernel does not know the parameter.
+    /// this kernel ignores {word}: {why}.
     UnknownToKernel {
         /// The word.
         word: String,
@@ -186,21 +206,22 @@ pub enum LintFinding {
         #[serde(with = "with_text::WithText::<UnknownReason>")]
         why: UnknownReason,
     },
-    /// Mainline kernels never had the parameter.
+    /// {word}: {why}.
     NotMainline {
         /// The word.
         word: String,
         /// What to know about it.
         why: &'static str,
     },
-    /// The kernel shows CPUs without tick, and no word requests any.
+    /// {source} has CPU {shows}, which no word of the command line requests.
     NotRequested {
         /// Where the kernel shows what is in force.
         source: EffectSource,
         /// The CPUs that it shows.
         shows: CpuSet,
     },
-    /// The kernel shows other CPUs than the parameter requests.
+    /// {words} requests CPU {wanted}, but {source} has {shows}{reported}.
+    #[with(words = words.join(" "), shows = if shows.is_empty() { "no CPU".to_owned() } else { format!("CPU {shows}") }, reported = reported(self.messages()))]
     NotInForce {
         /// The words.
         words: Vec<String>,
@@ -344,138 +365,10 @@ impl LintFinding {
     }
 }
 
-impl fmt::Display for LintFinding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write_finding(f)?;
-        match self.messages() {
-            Some(messages) if !messages.is_empty() => {
-                write!(f, "; the kernel reported: {}", messages.join("; "))
-            }
-            _ => Ok(()),
-        }
-    }
-}
-
-impl LintFinding {
-    fn write_finding(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LintFinding::NotAccepted { fault, .. } => write!(f, "{fault}"),
-            LintFinding::BeyondLast { .. }
-            | LintFinding::NotAList { .. }
-            | LintFinding::EmptyList { .. }
-            | LintFinding::Unchecked { .. }
-            | LintFinding::InterruptsWithoutTick { .. }
-            | LintFinding::CpusNotStarted { .. }
-            | LintFinding::NoHousekeeping { .. }
-            | LintFinding::NoPartition { .. }
-            | LintFinding::NoCpusets { .. }
-            | LintFinding::NohzOff { .. } => write_about_cpus(f, self),
-            LintFinding::UnknownValue { word, near, takes } => {
-                write!(f, "{word} has a value that the kernel does not recognize")?;
-                match near {
-                    Some(near) => write!(f, "; similar: {near}"),
-                    None => write!(f, "; the parameter takes {takes}"),
-                }
-            }
-            LintFinding::Unreleased { word, .. } => {
-                write!(f, "{word} comes from a patch series that no released kernel contains")
-            }
-            LintFinding::NoValue { word } => {
-                write!(f, "{word} has no value; the kernel does not accept the word without one")
-            }
-            LintFinding::UnknownFlag { word, flag, near } => {
-                write!(f, "{word} has the flag {flag}, which mainline kernels do not support")?;
-                near.as_ref().map_or(Ok(()), |near| write!(f, "; similar: {near}"))
-            }
-            LintFinding::Repeated { word } => {
-                write!(f, "{word} is on the command line more than once")
-            }
-            LintFinding::Overridden { lost, by } => {
-                write!(f, "{lost} has no effect: {by} comes later and replaces it")
-            }
-            LintFinding::Ineffective { word, by, effect } => {
-                write!(f, "{word} has no effect: ")?;
-                match effect {
-                    OverrideEffect::WatchdogsOff => {
-                        write!(f, "{by} switches every lockup watchdog off")
-                    }
-                    OverrideEffect::DriverNotStarted { driver } => {
-                        write!(f, "with {by}, the driver {driver} does not start")
-                    }
-                    OverrideEffect::MitigationsOff => {
-                        write!(f, "{by} overrides it")
-                    }
-                }
-            }
-            LintFinding::OtherValue { word, path, shows } => {
-                write!(f, "{word} is not in force: {path} has {shows}")
-            }
-            LintFinding::Misspelled { word, near, .. } => {
-                write!(f, "{word} looks like a misspelled {near}")
-            }
-            LintFinding::UnknownToKernel { word, why } => {
-                write!(f, "this kernel ignores {word}: {why}")
-            }
-            LintFinding::NotMainline { word, why } => write!(f, "{word}: {why}"),
-            LintFinding::NotRequested { source, shows } => {
-                write!(f, "{source} has CPU {shows}, which no word of the command line requests")
-            }
-            LintFinding::NotInForce { words, wanted, source, shows, .. } => {
-                let shows =
-                    if shows.is_empty() { "no CPU".to_owned() } else { format!("CPU {shows}") };
-                write!(f, "{} requests CPU {wanted}, but {source} has {shows}", words.join(" "))
-            }
-        }
-    }
-}
-
-/// Writes a finding about the CPUs that words name, or about cpusets.
-fn write_about_cpus(f: &mut fmt::Formatter<'_>, finding: &LintFinding) -> fmt::Result {
-    match finding {
-        LintFinding::BeyondLast { word, cpus, last, effect, certain, .. } => {
-            write!(f, "{word} names CPU {cpus}, but the last CPU is {last}: {effect}")?;
-            match certain {
-                true => Ok(()),
-                false => f.write_str(", or it skips these CPUs (without CONFIG_CPUMASK_OFFSTACK)"),
-            }
-        }
-        LintFinding::NotAList { word, effect, .. } => {
-            write!(f, "the kernel cannot parse the CPU list of {word}: {effect}")
-        }
-        LintFinding::EmptyList { word } => write!(f, "{word} names no CPU"),
-        LintFinding::NoPartition { words, cpus, .. } => write!(
-            f,
-            "{} takes CPU {cpus} out of scheduling, and kernels from 6.7 to 6.17.2 cannot make \
-             a cgroup v2 partition of such CPUs: any program can move itself there",
-            words.join(" ")
-        ),
-        LintFinding::NoCpusets { word } => write!(
-            f,
-            "{word} switches cpusets off: only task affinity keeps other programs off shielded \
-             CPUs"
-        ),
-        LintFinding::Unchecked { word } => {
-            write!(f, "{word} could not be checked: the CPUs of this machine are unknown")
-        }
-        LintFinding::InterruptsWithoutTick { irqaffinity, nohz_full, cpus } => write!(
-            f,
-            "{irqaffinity} sends interrupts only to CPU {cpus} and the boot CPU, but {nohz_full} \
-             is meant to stop the tick on CPU {cpus}"
-        ),
-        LintFinding::CpusNotStarted { limit, started, words, cpus } => write!(
-            f,
-            "with {limit}, the kernel starts only CPU {started}: it does not start CPU {cpus} \
-             in {}",
-            words.join(" and ")
-        ),
-        LintFinding::NoHousekeeping { words, .. } => {
-            write!(f, "{} leaves no online CPU for housekeeping", words.join(" together with "))
-        }
-        LintFinding::NohzOff { nohz, words } => write!(
-            f,
-            "{nohz} keeps the tick on every CPU, so {} cannot stop it",
-            words.join(" and ")
-        ),
-        _ => Ok(()),
+/// What the kernel reported, for the end of a sentence.
+fn reported(messages: Option<&[String]>) -> String {
+    match messages {
+        Some([]) | None => String::new(),
+        Some(messages) => format!("; the kernel reported: {}", messages.join("; ")),
     }
 }

@@ -2,24 +2,30 @@
 
 use crate::documents::machine::Machine;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// What the cpuset of a shield does not keep away.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "warning", rename_all = "kebab-case")]
 pub enum CpusetWarning {
-    /// The user switched the tunable `cpuset` off.
+    /// the shield is open, because the tunable cpuset is off: {access} onto CPU {cpus}, and
+    /// programs already there stay.
+    #[with(access = if *scheduled { "the scheduler may put any program" } else { "any program can move itself" })]
     ShieldOpen {
         /// The shielded CPUs.
         cpus: CpuSet,
         /// Whether the scheduler balances load over them.
         scheduled: bool,
     },
-    /// The machine has no cpusets.
+    /// this machine has no cpusets: programs are moved off the shield once, but any program can
+    /// move itself back.
     NoCpusets,
-    /// The kernel cannot make CPUs of `isolcpus=` a partition.
+    /// isolcpus= removed CPU {cpus} from scheduling at boot, and this kernel cannot make it a
+    /// partition ({why}): any program can move itself onto the shield. To close the shield,
+    /// {advice}.
+    #[with(why = answer.as_deref().unwrap_or("no reason given"), advice = boot.advice(cpus))]
     PartitionRefused {
         /// The CPUs.
         cpus: CpuSet,
@@ -28,55 +34,49 @@ pub enum CpusetWarning {
         /// What would close the shield.
         boot: BootLine,
     },
-    /// The kernel may refuse a partition with CPUs of `isolcpus=`.
+    /// isolcpus= removed CPU {cpus} from scheduling at boot; kernels from 6.7 to 6.17.2 cannot make
+    /// such a CPU a partition. If this kernel refuses, apply starts again without a partition, and
+    /// any program can move itself onto the shield. To close the shield, {advice}.
+    #[with(advice = boot.advice(cpus))]
     PartitionDoubtful {
         /// The CPUs.
         cpus: CpuSet,
         /// What would close the shield.
         boot: BootLine,
     },
-    /// Another cpuset (cgroup v1) has only CPUs of the shield and keeps them.
+    /// the cpuset {path} has only CPUs of the shield ({cpus}); its tasks stay there.
     CpusetKeepsCpus {
         /// Its directory.
         path: String,
         /// Its CPUs.
         cpus: CpuSet,
     },
-    /// The scheduler moves programs within the shield.
+    /// the shield is balanced: the scheduler moves its programs among CPU {cpus}, so the SCHED
+    /// softirq, migration threads and reschedule IPIs stay; without --balance each program keeps
+    /// its CPU.
     Balanced {
         /// The shielded CPUs.
         cpus: CpuSet,
     },
-    /// The shield is to be balanced, but has no cpuset.
+    /// without a cpuset, --balance changes nothing.
     BalanceWithoutCpuset,
-    /// Programs have threads on the shield and threads for other CPUs only.
+    /// programs with threads pinned to CPU {cpus}, and others pinned elsewhere, cannot join the
+    /// shield as a whole, so those threads lose CPU {cpus}: {programs}.
+    #[with(programs = programs.join(", "))]
     ThreadsElsewhere {
         /// `name (number)` of each.
         programs: Vec<String>,
         /// The shielded CPUs.
         cpus: CpuSet,
     },
-    /// Threads that are pinned to the shield stay there.
+    /// {count} thread(s) are pinned to CPU {cpus} alone; cpushield leaves them there, in case they
+    /// are your workload.
     ThreadsPinned {
         /// Their number.
         count: usize,
         /// The shielded CPUs.
         cpus: CpuSet,
     },
-}
-
-impl CpusetWarning {
-    /// What to do, where the text says so.
-    #[must_use]
-    pub fn advice(&self) -> Option<String> {
-        match self {
-            CpusetWarning::PartitionRefused { cpus, boot, .. }
-            | CpusetWarning::PartitionDoubtful { cpus, boot } => {
-                Some(format!("To close the shield, {}", boot.advice(cpus)))
-            }
-            _ => None,
-        }
-    }
 }
 
 /// What a kernel command line needs instead of `isolcpus=`.
@@ -115,65 +115,5 @@ impl BootLine {
             );
         }
         advice
-    }
-}
-
-impl fmt::Display for CpusetWarning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CpusetWarning::ShieldOpen { cpus, scheduled } => {
-                // CPUs without load balancing only get programs that move there themselves.
-                let access = match scheduled {
-                    true => "the scheduler may put any program",
-                    false => "any program can move itself",
-                };
-                write!(
-                    f,
-                    "the shield is open, because the tunable cpuset is off: {access} onto CPU \
-                     {cpus}, and programs already there stay"
-                )?;
-            }
-            CpusetWarning::NoCpusets => f.write_str(
-                "this machine has no cpusets: programs are moved off the shield once, but any \
-                 program can move itself back",
-            )?,
-            CpusetWarning::PartitionRefused { cpus, answer, .. } => write!(
-                f,
-                "isolcpus= removed CPU {cpus} from scheduling at boot, and this kernel cannot make \
-                 it a partition ({}): any program can move itself onto the shield",
-                answer.as_deref().unwrap_or("no reason given")
-            )?,
-            CpusetWarning::PartitionDoubtful { cpus, .. } => write!(
-                f,
-                "isolcpus= removed CPU {cpus} from scheduling at boot; kernels from 6.7 to 6.17.2 \
-                 cannot make such a CPU a partition. If this kernel refuses, apply starts again \
-                 without a partition, and any program can move itself onto the shield"
-            )?,
-            CpusetWarning::CpusetKeepsCpus { path, cpus } => write!(
-                f,
-                "the cpuset {path} has only CPUs of the shield ({cpus}); its tasks stay there"
-            )?,
-            CpusetWarning::Balanced { cpus } => write!(
-                f,
-                "the shield is balanced: the scheduler moves its programs among CPU {cpus}, so the \
-                 SCHED softirq, migration threads and reschedule IPIs stay; without --balance each \
-                 program keeps its CPU"
-            )?,
-            CpusetWarning::BalanceWithoutCpuset => {
-                f.write_str("without a cpuset, --balance changes nothing")?;
-            }
-            CpusetWarning::ThreadsElsewhere { programs, cpus } => write!(
-                f,
-                "programs with threads pinned to CPU {cpus}, and others pinned elsewhere, cannot \
-                 join the shield as a whole, so those threads lose CPU {cpus}: {}",
-                programs.join(", ")
-            )?,
-            CpusetWarning::ThreadsPinned { count, cpus } => write!(
-                f,
-                "{count} thread(s) are pinned to CPU {cpus} alone; cpushield leaves them there, in \
-                 case they are your workload"
-            )?,
-        }
-        self.advice().map_or(Ok(()), |advice| write!(f, ". {advice}"))
     }
 }
