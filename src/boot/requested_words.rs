@@ -47,11 +47,7 @@ pub(super) fn add_requested(
                 name: line::name_of(word).to_owned(),
                 word: word.to_owned(),
                 reason: format!("requested: {}", request.place),
-                substitute: None,
-                booted: false,
-                in_force: None,
-                instead: None,
-                already: false,
+                ..WantedParameter::default()
             });
         }
     }

@@ -49,24 +49,33 @@ pub enum InstrumentRefusal {
 }
 
 /// Why no timer of the HPET can be used.
-#[derive(Debug)]
+#[derive(Debug, Sentence)]
 pub enum HpetRefusal {
-    /// The machine has no HPET, or the kernel no driver.
+    /// there is no {path} (no HPET, or a kernel without CONFIG_HPET).
+    #[with(path = HpetTimer::PATH)]
     NoHpet,
-    /// All timers of the HPET are in use.
+    /// no timer of {path} is free: the kernel or other programs use all of them.
+    #[with(path = HpetTimer::PATH)]
     NoFreeTimer,
-    /// The kernel denies access to the registers of the HPET.
+    /// the kernel denies access to the registers of {path}, so the due time of an interrupt is
+    /// unknown; boot with hpet_mmap=1.
+    #[with(path = HpetTimer::PATH)]
     RegistersDenied,
-    /// The kernel cannot map the registers of the HPET.
+    /// cannot read the registers of {path} (no CONFIG_HPET_MMAP, or other registers in their page),
+    /// so the due time of an interrupt is unknown.
+    #[with(path = HpetTimer::PATH)]
     RegistersNotMapped,
-    /// The registers of the HPET cannot be read.
+    /// cannot use the registers of {path}: {answer}.
+    #[with(path = HpetTimer::PATH)]
     Registers {
         /// The kernel's answer.
         answer: String,
     },
-    /// The interrupt of the HPET's timer is in use.
+    /// the interrupt of the HPET timer is not free ({path}).
+    #[with(path = HpetTimer::PATH)]
     InterruptNotFree,
-    /// The device cannot be used.
+    /// cannot use {path}: {answer}.
+    #[with(path = HpetTimer::PATH)]
     Device {
         /// The kernel's answer.
         answer: String,
@@ -152,40 +161,6 @@ pub enum TracerRefusal {
     /// The machine did not answer.
     #[delegate]
     Linux(Error),
-}
-
-impl fmt::Display for HpetRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = HpetTimer::PATH;
-        match self {
-            HpetRefusal::NoHpet => {
-                write!(f, "there is no {path} (no HPET, or a kernel without CONFIG_HPET)")
-            }
-            HpetRefusal::NoFreeTimer => {
-                write!(
-                    f,
-                    "no timer of {path} is free: the kernel or other programs use all of them"
-                )
-            }
-            HpetRefusal::RegistersDenied => write!(
-                f,
-                "the kernel denies access to the registers of {path}, so the due time of an \
-                 interrupt is unknown; boot with hpet_mmap=1"
-            ),
-            HpetRefusal::RegistersNotMapped => write!(
-                f,
-                "cannot read the registers of {path} (no CONFIG_HPET_MMAP, or other registers in \
-                 their page), so the due time of an interrupt is unknown"
-            ),
-            HpetRefusal::Registers { answer } => {
-                write!(f, "cannot use the registers of {path}: {answer}")
-            }
-            HpetRefusal::InterruptNotFree => {
-                write!(f, "the interrupt of the HPET timer is not free ({path})")
-            }
-            HpetRefusal::Device { answer } => write!(f, "cannot use {path}: {answer}"),
-        }
-    }
 }
 
 impl From<HpetRefusal> for InstrumentRefusal {

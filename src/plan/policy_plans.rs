@@ -14,9 +14,9 @@ use crate::documents::plan::{ActiveShields, Plan, Shield};
 use crate::policy::ShieldRequest;
 use crate::refusal::{FailureKind, UserError};
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::Serialize;
 use serde_json::Value;
-use std::fmt;
 
 /// A shield that a policy wants.
 #[derive(Debug, Clone, PartialEq)]
@@ -184,34 +184,39 @@ fn assume_applied(machine: &mut Machine, plan: &Plan) {
 }
 
 /// Why the shields of a policy cannot be planned together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Sentence)]
 #[serde(tag = "tag", rename_all = "kebab-case")]
 pub enum PolicyRefusal {
-    /// Two shields of the policy request the same CPUs.
+    /// shields {a} and {b} of the policy both request CPU {cpus}.
+    #[with(a = &shields[0], b = &shields[1])]
     SameCpus {
         /// The CPUs.
         cpus: CpuSet,
         /// The shields.
         shields: [String; 2],
     },
-    /// Two shields of the policy need different values of one setting.
+    /// shields {a} and {b} of the policy need different values for {subject}: {of_a:?} and
+    /// {of_b:?}.
+    #[with(a = &values[0].0, of_a = &values[0].1, b = &values[1].0, of_b = &values[1].1)]
     SameSetting {
         /// What can have only one value.
         subject: String,
         /// Each shield with its value.
         values: [(String, String); 2],
     },
-    /// Active shields exchange CPUs, so that none of them can be changed first.
+    /// active shields would exchange CPUs, so none can be changed first: {shields}.
+    #[with(shields = comma_list(shields))]
     Exchange {
         /// The shields.
         shields: Vec<String>,
     },
-    /// Together, the shields leave no housekeeping CPU.
+    /// together these shields leave no CPU for interrupts and other programs: {shields}.
+    #[with(shields = comma_list(shields))]
     NoHousekeeping {
         /// All shields up to the one for which no CPU is left.
         shields: Vec<String>,
     },
-    /// One of the shields is refused.
+    /// shield {name}: {refusal}.
     Shield {
         /// The shield.
         name: String,
@@ -285,32 +290,6 @@ impl UserError for PolicyRefusal {
 
     fn reason(&self) -> Option<Value> {
         serde_json::to_value(self).ok()
-    }
-}
-
-impl fmt::Display for PolicyRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PolicyRefusal::SameCpus { cpus, shields: [a, b] } => {
-                write!(f, "shields {a} and {b} of the policy both request CPU {cpus}")
-            }
-            PolicyRefusal::SameSetting { subject, values: [(a, of_a), (b, of_b)] } => write!(
-                f,
-                "shields {a} and {b} of the policy need different values for {subject}: {of_a:?} \
-                 and {of_b:?}"
-            ),
-            PolicyRefusal::Exchange { shields } => write!(
-                f,
-                "active shields would exchange CPUs, so none can be changed first: {}",
-                comma_list(shields)
-            ),
-            PolicyRefusal::NoHousekeeping { shields } => write!(
-                f,
-                "together these shields leave no CPU for interrupts and other programs: {}",
-                comma_list(shields)
-            ),
-            PolicyRefusal::Shield { name, refusal } => write!(f, "shield {name}: {refusal}"),
-        }
     }
 }
 

@@ -144,12 +144,10 @@ impl CmdlineFileLoader {
                     title: part.title,
                     id,
                     args,
-                    ours: false,
                     files: part.files,
                     place,
-                    release: None,
-                    replaced: Vec::new(),
                     purpose: part.purpose,
+                    ..LoaderEntry::default()
                 });
             }
         }

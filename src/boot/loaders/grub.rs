@@ -10,7 +10,8 @@ use super::boot_loader::{
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
-use super::sources::{self, has_entries};
+use super::image_makers::has_entries;
+use super::sources;
 use super::systemd_boot::is_started_by_systemd_boot;
 use crate::boot::assigned_words::{self, AssignedWord, WordFate};
 use crate::boot::error::BootError;
@@ -248,12 +249,11 @@ fn list_entries(files: &GrubFiles) -> FoundLoader {
             }),
             ours: entry.id.as_deref().is_some_and(|id| id.starts_with(generator::ID)),
             place: format!("{path}:{}", entry.line),
-            release: None,
-            replaced: Vec::new(),
             purpose: match &others {
                 Some(lines) if lines.contains(&entry.line) => Some(EntryPurpose::OtherSystem),
                 _ => purpose_of(entry),
             },
+            ..LoaderEntry::default()
         });
     }
     let mut warnings = Vec::new();

@@ -10,6 +10,7 @@ mod extlinux;
 mod extlinux_adv;
 mod grub;
 mod grub_environment;
+mod image_makers;
 mod kernel_install_hook;
 mod kernel_release;
 mod listed_kernels;

@@ -2,10 +2,14 @@
 //! or images, its configuration files, and the steps for a user who adds words there. Programs that
 //! make the loader's files own them: edits there would be lost. Only reads.
 
+use super::extlinux;
 use super::grub_environment::locate;
+use super::image_makers::{
+    KERNEL_LINE, LINE_DIR, has_entries, mkinitcpio_makes_images, mkinitcpio_step,
+    run_kernel_install, uses_kernel_install,
+};
 use super::source_file::{SourceFile, SourceFormat, edit_step, line_steps, variable, whole_line};
 use super::systemd_boot::{has_loader_info, is_started_by_systemd_boot};
-use super::{bls, extlinux};
 use cpushield_linux::Host;
 
 /// A program that makes boot entries or images, or a loader that reads its own configuration.
@@ -35,18 +39,10 @@ pub(super) const GRUB: SourceFile = SourceFile {
     },
 };
 
-/// The command line of new boot entries and images: `kernel-install` (90-loaderentry.install of
-/// systemd 257), `proxmox-boot-tool` (pve.proxmox.com, Host Bootloader) and mkinitcpio read it.
-const KERNEL_LINE: SourceFile =
-    SourceFile { paths: &["/etc/kernel/cmdline"], format: SourceFormat::Line };
-
 /// Parts of it: clr-boot-manager of Clear Linux and Solus (Clear Linux documentation, Modify kernel
 /// boot parameters), and scripts that make unified kernel images.
 const LINE_PARTS: SourceFile =
     SourceFile { paths: &["/etc/kernel/cmdline.d/*.conf"], format: SourceFormat::Line };
-
-const LINE_DIR: SourceFile =
-    SourceFile { paths: &["/etc/cmdline.d/*.conf"], format: SourceFormat::Line };
 
 const UUIDS: &str = "/etc/kernel/proxmox-boot-uuids";
 
@@ -404,66 +400,6 @@ const EVERY_KERNEL: &str = "every kernel gets the parameters";
 const LIMINE: &[&str] =
     &["/boot/limine.conf", "/boot/limine/limine.conf", "/boot/EFI/limine/limine.conf"];
 const REFIND: &[&str] = &["/boot/refind_linux.conf"];
-
-/// Whether there are entries of the Boot Loader Specification that load a kernel.
-pub(super) fn has_entries(host: &Host) -> bool {
-    let found = bls::LINES.find(host).ok().flatten();
-    found.is_some_and(|found| !found.entries.is_empty())
-}
-
-/// `kernel-install add-all` came with systemd 256.
-fn run_kernel_install(host: &Host) -> String {
-    let program = host.program("kernel-install").and_then(|path| host.read_bytes(&path).ok());
-    let has = |text: &str| {
-        let bytes = program.as_deref().unwrap_or_default();
-        bytes.windows(text.len()).any(|it| it == text.as_bytes())
-    };
-    let knows_all = has("add-all") || !has("kernel-install");
-    if knows_all { "kernel-install add-all" } else { "kernel-install add RELEASE IMAGE" }.to_owned()
-}
-
-/// Whether `kernel-install` makes entries: it comes with systemd, also where nothing reads them.
-fn uses_kernel_install(host: &Host) -> bool {
-    let signs = ["/etc/kernel/install.conf", "/boot/loader", "/efi/loader", "/boot/efi/loader"];
-    host.program("kernel-install").is_some() && signs.iter().any(|path| host.exists(path))
-}
-
-/// The step for the command line of mkinitcpio, which a preset may name, and which may be in parts
-/// (mkinitcpio(8), `--cmdline`).
-fn mkinitcpio_step(host: &Host, words: &[String]) -> Vec<String> {
-    let new = words.join(" ");
-    let texts = read_presets(host);
-    let named = texts.iter().flat_map(|text| text.lines()).find_map(|line| {
-        let (key, value) = line.split_once('=').filter(|(key, _)| !key.starts_with('#'))?;
-        let option = value.split_once("--cmdline").map(|(_, file)| file);
-        let file = option.or(Some(value).filter(|_| key.ends_with("_cmdline")))?;
-        file.trim_matches([' ', '=', '"', '\'']).split_whitespace().next()
-    });
-    match named {
-        Some(file) => vec![format!("add to the line in {file}: {new}")],
-        None if KERNEL_LINE.read(host).is_empty() && !LINE_DIR.read(host).is_empty() => {
-            vec![format!("write into /etc/cmdline.d/50-cpushield.conf: {new}")]
-        }
-        None => edit_step(host, &KERNEL_LINE, words),
-    }
-}
-
-/// The presets of mkinitcpio.
-fn read_presets(host: &Host) -> Vec<String> {
-    let names = host.list("/etc/mkinitcpio.d").unwrap_or_default();
-    let texts = names.iter().map(|it| host.read(&format!("/etc/mkinitcpio.d/{it}")));
-    texts.flatten().collect()
-}
-
-/// Whether a preset of mkinitcpio makes unified kernel images (mkinitcpio(8), `default_uki`).
-fn mkinitcpio_makes_images(host: &Host) -> bool {
-    let texts = read_presets(host);
-    let makes = |line: &str| {
-        let (key, _) = line.split_once('=').unwrap_or_default();
-        ["_uki", "_efi_image"].iter().any(|it| key.ends_with(it)) && !key.starts_with('#')
-    };
-    texts.into_iter().any(|text| text.lines().any(makes))
-}
 
 /// The lines in front of the labels of an `extlinux.conf`, with the place of one that has a text.
 fn generated_head(host: &Host, says: &str) -> Option<String> {

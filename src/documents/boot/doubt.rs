@@ -80,20 +80,6 @@ pub enum TrialDoubt {
     },
 }
 
-impl TrialDoubt {
-    /// How to avoid it in another trial, where that is known.
-    #[must_use]
-    pub fn advice(&self) -> Option<&'static str> {
-        match self {
-            TrialDoubt::OtherShield { .. } => Some(
-                "before the next trial, run `cpushield disable`, or `cpushield enable` with these \
-                 CPUs",
-            ),
-            _ => None,
-        }
-    }
-}
-
 /// Why a trial ended as it did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

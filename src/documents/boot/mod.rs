@@ -88,7 +88,7 @@ pub struct BootPlan {
 }
 
 /// One parameter that is wanted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WantedParameter {
     /// Its name for `explain`.

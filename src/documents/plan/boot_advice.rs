@@ -2,8 +2,8 @@
 
 use crate::causes::Cause;
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// A boot parameter that would remove what remains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,50 +22,36 @@ pub struct BootAdvice {
 }
 
 /// What a boot parameter does for the shield.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum BootAdviceReason {
-    /// The tick stops.
+    /// {unknown}the tick then stops while the scheduler does not need it; name every CPU that may
+    /// ever be shielded, but not the boot CPU.
+    #[with(unknown = if_unknown(*known, "nohz-full"))]
     TickStops {
         /// Whether the kernel is known to have that function.
         known: bool,
         /// The CPUs of the shield whose tick continues until then.
         cpus: CpuSet,
     },
-    /// RCU callbacks run in threads elsewhere.
+    /// {unknown}RCU callbacks then run in threads on the housekeeping CPUs.
+    #[with(unknown = if_unknown(*known, "rcu-nocbs"))]
     CallbacksElsewhere {
         /// Whether the kernel is known to have the parameter.
         known: bool,
     },
-    /// Managed interrupts go to other CPUs.
+    /// managed interrupts that also serve housekeeping CPUs then go only to those.
     ManagedIrqsElsewhere,
 }
 
-impl fmt::Display for BootAdviceReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (known, name, text) = match self {
-            BootAdviceReason::TickStops { known, .. } => (
-                *known,
-                "nohz-full",
-                "the tick then stops while the scheduler does not need it; name every CPU that may \
-                 ever be shielded, but not the boot CPU",
-            ),
-            BootAdviceReason::CallbacksElsewhere { known } => {
-                (*known, "rcu-nocbs", "RCU callbacks then run in threads on the housekeeping CPUs")
-            }
-            BootAdviceReason::ManagedIrqsElsewhere => (
-                true,
-                "",
-                "managed interrupts that also serve housekeeping CPUs then go only to those",
-            ),
-        };
-        if !known {
-            write!(
-                f,
-                "it is unknown whether the kernel supports this parameter (--on {name} writes it anyway); "
-            )?;
-        }
-        f.write_str(text)
+/// What to know of a parameter before its advice; nothing where the kernel is known to have it.
+fn if_unknown(known: bool, name: &str) -> String {
+    match known {
+        true => String::new(),
+        false => format!(
+            "it is unknown whether the kernel supports this parameter (--on {name} writes it \
+             anyway); "
+        ),
     }
 }
