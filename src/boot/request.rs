@@ -1,5 +1,6 @@
 //! What the user requests of the next boot: CPUs, kernels and parameters. Plain data.
 
+use crate::documents::machine::Machine;
 use crate::policy::{RequestedParameter, ShieldRequest};
 use cpushield_linux::CpuSet;
 
@@ -37,15 +38,16 @@ pub struct GivenWords {
 }
 
 impl GivenWords {
-    /// Words of the user's own for the kernel of this release; `place` says where they are.
+    /// The words of an experiment's row, for the kernel of this release, or else the running one.
     #[must_use]
-    pub fn of_user(release: &str, words: &[String], place: &str) -> GivenWords {
-        let parameters = words
-            .iter()
-            .map(|word| RequestedParameter { word: word.clone(), place: place.to_owned() });
+    pub fn of_row(machine: &Machine, release: Option<&str>, words: &[String]) -> GivenWords {
+        let place = || "boot".to_owned();
+        let parameters =
+            words.iter().map(|word| RequestedParameter { word: word.clone(), place: place() });
+        let release = release.or(machine.kernel.release.as_deref());
         GivenWords {
             parameters: parameters.collect(),
-            kernels: release.to_owned(),
+            kernels: release.unwrap_or_default().to_owned(),
             cpus: CpuSet::new(),
             row: None,
         }

@@ -25,10 +25,8 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
     let kernels = kernels_with(&found, &words);
-    let (entries_with, entries_without) = match words.is_empty() {
-        true => (Vec::new(), Vec::new()),
-        false => found.titles_by_words(&words),
-    };
+    let (entries_with, entries_without) =
+        if words.is_empty() { Default::default() } else { found.titles_by_words(&words) };
     // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
     let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };

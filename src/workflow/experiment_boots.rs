@@ -64,8 +64,7 @@ fn check_row(
     if reboot == RebootPermission::Granted {
         check_row_kernel(host, machine, words, menu)?;
     }
-    let kernel = words.kernel.or(machine.kernel.release.as_deref()).unwrap_or_default();
-    let given = GivenWords::of_user(kernel, &boot.words(), "boot");
+    let given = GivenWords::of_row(machine, words.kernel, &boot.words());
     boot_plan::plan(host, machine, WordSource::Given(&given), menu).map(drop)
 }
 

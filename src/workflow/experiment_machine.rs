@@ -111,8 +111,7 @@ impl LiveExperimentMachine<'_> {
         // The machine may run another kernel of the experiment now.
         let kernel = boot.kernel.as_deref().or(self.original.kernel.as_deref());
         let machine = survey_boot(&self.work.host);
-        let kernel = kernel.or(machine.kernel.release.as_deref()).unwrap_or_default();
-        let words = GivenWords::of_user(kernel, &boot.words(), "boot");
+        let words = GivenWords::of_row(&machine, kernel, &boot.words());
         boot_plan::plan(&self.work.host, &machine, WordSource::Given(&words), menu.as_ref())
     }
 

@@ -58,22 +58,8 @@ const TRIAL: LabelSection = LabelSection {
 
 /// The keywords that cpushield's label copies from the original (not `menu label`). `overlays` is
 /// of NVIDIA's L4TLauncher; jetson-io.py writes it into its label `JetsonIO`.
-const COPIED: &[&str] = &[
-    "kernel",
-    "linux",
-    "initrd",
-    "append",
-    "fdt",
-    "fdtdir",
-    "devicetree",
-    "devicetreedir",
-    "devicetree-overlay",
-    "fdtoverlays",
-    "overlays",
-    "kaslrseed",
-    "ipappend",
-    "sysappend",
-];
+const COPIED: &str = "kernel linux initrd append fdt fdtdir devicetree \
+    devicetreedir devicetree-overlay fdtoverlays overlays kaslrseed ipappend sysappend";
 
 pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     name: "extlinux",
@@ -329,7 +315,9 @@ fn copy_label(text: &str, part: &CmdlinePart, words: &[String], section: &LabelS
                 let args = text.get(part.args.clone()).unwrap_or_default();
                 copy.push_str(&format!("\tappend {}\n", line::with_missing(args, words)));
             }
-            copied if COPIED.contains(&copied) => copy.push_str(&format!("\t{key} {value}\n")),
+            copied if COPIED.split(' ').any(|it| it == copied) => {
+                copy.push_str(&format!("\t{key} {value}\n"));
+            }
             _ => {}
         }
     }

@@ -2,17 +2,15 @@
 //! `kernel-install` and mkinitcpio. Only reads.
 
 use super::bls;
-use super::source_file::{SourceFile, SourceFormat, edit_step};
+use super::source_file::{SourceFile, SourceFormat, edit_step, file};
 use cpushield_linux::Host;
 
 /// The command line of new boot entries and images: `kernel-install` (90-loaderentry.install of
 /// systemd 257), `proxmox-boot-tool` (pve.proxmox.com, Host Bootloader) and mkinitcpio read it.
-pub(super) const KERNEL_LINE: SourceFile =
-    SourceFile { paths: &["/etc/kernel/cmdline"], format: SourceFormat::Line };
+pub(super) const KERNEL_LINE: SourceFile = file(&["/etc/kernel/cmdline"], SourceFormat::Line);
 
 /// Parts of the command line of mkinitcpio.
-pub(super) const LINE_DIR: SourceFile =
-    SourceFile { paths: &["/etc/cmdline.d/*.conf"], format: SourceFormat::Line };
+pub(super) const LINE_DIR: SourceFile = file(&["/etc/cmdline.d/*.conf"], SourceFormat::Line);
 
 /// Whether there are entries of the Boot Loader Specification that load a kernel.
 pub(super) fn has_entries(host: &Host) -> bool {

@@ -34,6 +34,10 @@ pub(in crate::boot) enum SourceFormat {
 /// Where the default of that file is (kernel-install(8), mkinitcpio(8)).
 const DEFAULT_LINE: &str = "/usr/lib/kernel/cmdline";
 
+pub(super) const fn file(paths: &'static [&'static str], format: SourceFormat) -> SourceFile {
+    SourceFile { paths, format }
+}
+
 pub(super) const fn variable(name: &'static str, default: &'static str) -> SourceFormat {
     SourceFormat::Variables { prefix: name, variable: name, default }
 }

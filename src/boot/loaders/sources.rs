@@ -8,9 +8,14 @@ use super::image_makers::{
     KERNEL_LINE, LINE_DIR, has_entries, mkinitcpio_makes_images, mkinitcpio_step,
     run_kernel_install, uses_kernel_install,
 };
-use super::source_file::{SourceFile, SourceFormat, edit_step, line_steps, variable, whole_line};
+use super::source_file::{
+    SourceFile, SourceFormat, edit_step, file, line_steps, variable, whole_line,
+};
 use super::systemd_boot::{has_loader_info, is_started_by_systemd_boot};
 use cpushield_linux::Host;
+
+/// Makes the steps for a user who adds these words.
+type StepsByHand = fn(&Host, &[String]) -> Vec<String>;
 
 /// A program that makes boot entries or images, or a loader that reads its own configuration.
 #[derive(Clone, Copy)]
@@ -23,26 +28,27 @@ pub struct CmdlineSource {
     /// The files with its words.
     pub(in crate::boot) files: &'static [SourceFile],
     /// The command that makes the entries from these files; empty when the loader reads them.
-    command: fn(&Host) -> String,
+    command: &'static str,
+    /// The command where it depends on the machine.
+    command_here: Option<fn(&Host) -> String>,
     /// Other steps than to edit these files.
-    steps: Option<fn(&Host, &[String]) -> Vec<String>>,
+    steps: Option<StepsByHand>,
 }
 
 /// `grub-mkconfig` reads it (util/grub-mkconfig.in of GRUB, 2.12), and on Debian and Ubuntu
 /// `/etc/default/grub.d/*.cfg` after it.
-pub(super) const GRUB: SourceFile = SourceFile {
-    paths: &["/etc/default/grub", "/etc/default/grub.d/*.cfg"],
-    format: SourceFormat::Variables {
+pub(super) const GRUB: SourceFile = file(
+    &["/etc/default/grub", "/etc/default/grub.d/*.cfg"],
+    SourceFormat::Variables {
         prefix: "GRUB_CMDLINE_LINUX",
         variable: "GRUB_CMDLINE_LINUX_DEFAULT",
         default: "",
     },
-};
+);
 
 /// Parts of it: clr-boot-manager of Clear Linux and Solus (Clear Linux documentation, Modify kernel
 /// boot parameters), and scripts that make unified kernel images.
-const LINE_PARTS: SourceFile =
-    SourceFile { paths: &["/etc/kernel/cmdline.d/*.conf"], format: SourceFormat::Line };
+const LINE_PARTS: SourceFile = file(&["/etc/kernel/cmdline.d/*.conf"], SourceFormat::Line);
 
 const UUIDS: &str = "/etc/kernel/proxmox-boot-uuids";
 
@@ -52,7 +58,8 @@ const OWNER: CmdlineSource = CmdlineSource {
     is_here: |_| false,
     owns_files: true,
     files: &[],
-    command: |_| String::new(),
+    command: "",
+    command_here: None,
     steps: None,
 };
 
@@ -95,21 +102,21 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
         name: "proxmox-boot-tool with systemd-boot",
         is_here: |host| host.exists(UUIDS) && is_started_by_systemd_boot(host) == Some(true),
         files: &[KERNEL_LINE],
-        command: |_| "proxmox-boot-tool refresh".to_owned(),
+        command: "proxmox-boot-tool refresh",
         ..OWNER
     },
     CmdlineSource {
         name: "proxmox-boot-tool with GRUB",
         is_here: |host| host.exists(UUIDS) && is_started_by_systemd_boot(host) == Some(false),
         files: &[GRUB],
-        command: |_| "proxmox-boot-tool refresh".to_owned(),
+        command: "proxmox-boot-tool refresh",
         ..OWNER
     },
     CmdlineSource {
         name: "proxmox-boot-tool",
         is_here: |host| host.exists(UUIDS),
         files: &[KERNEL_LINE, GRUB],
-        command: |_| "proxmox-boot-tool refresh".to_owned(),
+        command: "proxmox-boot-tool refresh",
         steps: Some(|host, words| {
             let mut steps = vec!["with systemd-boot:".to_owned()];
             steps.extend(edit_step(host, &KERNEL_LINE, words));
@@ -157,14 +164,14 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
         name: "sdbootutil",
         is_here: |host| host.exists("/usr/bin/sdbootutil") && has_entries(host),
         files: &[KERNEL_LINE],
-        command: |_| "sdbootutil update-all-entries".to_owned(),
+        command: "sdbootutil update-all-entries",
         ..OWNER
     },
     CmdlineSource {
         name: "clr-boot-manager",
         is_here: |host| host.program("clr-boot-manager").is_some(),
         files: &[KERNEL_LINE, LINE_PARTS],
-        command: |_| "clr-boot-manager update".to_owned(),
+        command: "clr-boot-manager update",
         steps: Some(|_, words| {
             vec![
                 format!("write into /etc/kernel/cmdline.d/50-cpushield.conf: {}", words.join(" ")),
@@ -178,26 +185,23 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     CmdlineSource {
         name: "sdboot-manage",
         is_here: |host| host.exists("/etc/sdboot-manage.conf") && has_entries(host),
-        files: &[SourceFile {
-            paths: &["/etc/sdboot-manage.conf"],
-            format: variable("LINUX_OPTIONS", ""),
-        }],
-        command: |_| "sdboot-manage gen".to_owned(),
+        files: &[file(&["/etc/sdboot-manage.conf"], variable("LINUX_OPTIONS", ""))],
+        command: "sdboot-manage gen",
         ..OWNER
     },
     // /etc/kernel/postinst.d/zz-u-boot-menu runs it for each kernel (u-boot-menu of Debian 12).
     CmdlineSource {
         name: "u-boot-update",
         is_here: |host| says_generated(host, "u-boot-update"),
-        files: &[SourceFile {
-            paths: &[
+        files: &[file(
+            &[
                 "/etc/default/u-boot",
                 "/usr/share/u-boot-menu/conf.d/*.conf",
                 "/etc/u-boot-menu/conf.d/*.conf",
             ],
-            format: variable("U_BOOT_PARAMETERS", "ro quiet"),
-        }],
-        command: |_| "u-boot-update".to_owned(),
+            variable("U_BOOT_PARAMETERS", "ro quiet"),
+        )],
+        command: "u-boot-update",
         ..OWNER
     },
     // The trigger of the package syslinux runs it for each kernel (Alpine).
@@ -207,11 +211,8 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
             let has_menu = extlinux::FILES.iter().any(|path| host.exists(path));
             has_menu && host.exists("/etc/update-extlinux.conf")
         },
-        files: &[SourceFile {
-            paths: &["/etc/update-extlinux.conf"],
-            format: variable("default_kernel_opts", ""),
-        }],
-        command: |_| "update-extlinux".to_owned(),
+        files: &[file(&["/etc/update-extlinux.conf"], variable("default_kernel_opts", ""))],
+        command: "update-extlinux",
         ..OWNER
     },
     CmdlineSource {
@@ -230,19 +231,19 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
             let is_made = host.exists("/etc/default/limine");
             is_made && LIMINE.iter().any(|path| host.exists(path))
         },
-        files: &[SourceFile {
-            paths: &["/etc/limine-entry-tool.d/*.conf", "/etc/default/limine"],
-            format: SourceFormat::Variables {
+        files: &[file(
+            &["/etc/limine-entry-tool.d/*.conf", "/etc/default/limine"],
+            SourceFormat::Variables {
                 prefix: "KERNEL_CMDLINE",
                 variable: "KERNEL_CMDLINE[default]",
                 default: "",
             },
-        }],
-        command: |host| {
+        )],
+        command_here: Some(|host| {
             let tools = ["limine-mkinitcpio", "limine-update"];
             let found = tools.iter().find(|it| host.program(it).is_some()).unwrap_or(&tools[0]);
             (*found).to_owned()
-        },
+        }),
         ..OWNER
     },
     CmdlineSource {
@@ -253,10 +254,10 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
                     .is_some_and(|(_, program)| program == "grub-mkconfig" || !has_entries(host))
         },
         files: &[GRUB],
-        command: |host| {
+        command_here: Some(|host| {
             let (dir, program) = locate(host).unwrap_or(("/boot/grub", "grub-mkconfig"));
             format!("{program} -o {dir}/grub.cfg")
-        },
+        }),
         ..READER
     },
     CmdlineSource {
@@ -269,7 +270,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
         name: "mkinitcpio with unified kernel images",
         is_here: |host| mkinitcpio_makes_images(host) && !has_entries(host),
         files: &[KERNEL_LINE, LINE_DIR],
-        command: |_| "mkinitcpio -P".to_owned(),
+        command: "mkinitcpio -P",
         steps: Some(|host, words| {
             let mut steps = mkinitcpio_step(host, words);
             steps.extend(["mkinitcpio -P".to_owned(), EVERY_KERNEL.to_owned()]);
@@ -284,7 +285,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
             dirs.iter().any(|dir| host.exists(dir)) && !has_entries(host)
         },
         files: &[KERNEL_LINE],
-        command: run_kernel_install,
+        command_here: Some(run_kernel_install),
         ..READER
     },
     CmdlineSource {
@@ -310,27 +311,21 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     CmdlineSource {
         name: "Armbian",
         is_here: |host| host.exists("/boot/armbianEnv.txt"),
-        files: &[SourceFile {
-            paths: &["/boot/armbianEnv.txt"],
-            format: SourceFormat::Key("extraargs"),
-        }],
+        files: &[file(&["/boot/armbianEnv.txt"], SourceFormat::Key("extraargs"))],
         ..READER
     },
     CmdlineSource {
         name: "flash-kernel",
         is_here: |host| host.program("flash-kernel").is_some(),
-        files: &[SourceFile {
-            paths: &["/etc/default/flash-kernel"],
-            format: variable("LINUX_KERNEL_CMDLINE", "quiet"),
-        }],
-        command: |_| "flash-kernel".to_owned(),
+        files: &[file(&["/etc/default/flash-kernel"], variable("LINUX_KERNEL_CMDLINE", "quiet"))],
+        command: "flash-kernel",
         ..READER
     },
     // The environment of BeagleBoard's U-Boot reads it (elinux.org, Beagleboard:U-boot).
     CmdlineSource {
         name: "U-Boot with uEnv.txt",
         is_here: |host| host.exists("/boot/uEnv.txt"),
-        files: &[SourceFile { paths: &["/boot/uEnv.txt"], format: SourceFormat::Key("cmdline") }],
+        files: &[file(&["/boot/uEnv.txt"], SourceFormat::Key("cmdline"))],
         ..READER
     },
     // Each line is a title and a command line in double quotes (rEFInd's documentation, Methods of
@@ -361,7 +356,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
         name: "kernel-install",
         is_here: uses_kernel_install,
         files: &[KERNEL_LINE],
-        command: run_kernel_install,
+        command_here: Some(run_kernel_install),
         ..READER
     },
     // Nothing else names itself, and the firmware has an entry for the kernel (efibootmgr(8)).
@@ -388,10 +383,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     // (systemd/systemd issue 31840).
     CmdlineSource {
         name: "ukify",
-        files: &[SourceFile {
-            paths: &["/etc/kernel/uki.conf"],
-            format: SourceFormat::Key("Cmdline"),
-        }],
+        files: &[file(&["/etc/kernel/uki.conf"], SourceFormat::Key("Cmdline"))],
         ..READER
     },
 ];
@@ -437,7 +429,7 @@ impl CmdlineSource {
 
     /// The command that makes the entries from the files; empty when the loader reads them.
     pub(in crate::boot) fn command(&self, host: &Host) -> String {
-        (self.command)(host)
+        self.command_here.map_or_else(|| self.command.to_owned(), |command| command(host))
     }
 
     fn steps(&self, host: &Host, words: &[String]) -> Vec<String> {

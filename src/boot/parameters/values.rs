@@ -6,10 +6,10 @@ use cpushield_linux::text::cmdline;
 /// A parameter with the words that it takes.
 struct ValueRule {
     keyword: &'static str,
-    /// The words that the kernel's document recommends or explains.
-    words: &'static [&'static str],
+    /// The words that the kernel's document recommends or explains, separated by spaces.
+    words: &'static str,
     /// Words that only some kernels take. They are accepted and never suggested.
-    others: &'static [&'static str],
+    others: &'static str,
     form: ValueForm,
     /// What the parameter takes, for a message.
     takes: &'static str,
@@ -66,86 +66,44 @@ pub struct ValueFault {
 const VALUES: &[ValueRule] = &[
     ValueRule {
         keyword: "idle",
-        words: &["poll", "halt", "nomwait", "mwait"],
-        others: &[],
+        words: "poll halt nomwait mwait",
+        others: "",
         form: ValueForm::Word,
         takes: "poll, halt or nomwait",
     },
     ValueRule {
         keyword: "mitigations",
-        words: &["off", "auto"],
-        others: &[],
+        words: "off auto",
+        others: "",
         form: ValueForm::WordThenMore,
         takes: "off, auto or auto,nosmt",
     },
     ValueRule {
         keyword: "mce",
-        words: &[
-            "off",
-            "no_cmci",
-            "no_lmce",
-            "dont_log_ce",
-            "print_all",
-            "ignore_ce",
-            "bootlog",
-            "nobootlog",
-            "bios_cmci_threshold",
-            "recovery",
-        ],
-        others: &[],
+        words: "off no_cmci no_lmce dont_log_ce print_all ignore_ce bootlog nobootlog bios_cmci_threshold recovery",
+        others: "",
         form: ValueForm::WordOrNumber,
         takes: "a number, off, ignore_ce and others",
     },
     number("skew_tick"),
     ValueRule {
         keyword: "tsc",
-        words: &["reliable", "unstable", "nowatchdog", "watchdog"],
-        others: &["noirqtime", "recalibrate", "directsync"],
+        words: "reliable unstable nowatchdog watchdog",
+        others: "noirqtime recalibrate directsync",
         form: ValueForm::Word,
         takes: "reliable, unstable, nowatchdog or watchdog",
     },
     ValueRule {
         keyword: "intel_pstate",
-        words: &[
-            "disable",
-            "active",
-            "passive",
-            "force",
-            "no_hwp",
-            "hwp_only",
-            "support_acpi_ppc",
-            "per_cpu_perf_limits",
-        ],
-        others: &["no_cas", "no_acpi", "enable"],
+        words: "disable active passive force no_hwp hwp_only support_acpi_ppc per_cpu_perf_limits",
+        others: "no_cas no_acpi enable",
         form: ValueForm::Word,
         takes: "disable, active, passive, no_hwp and others",
     },
     ValueRule {
         keyword: "iommu",
-        words: &[
-            "pt",
-            "nopt",
-            "off",
-            "force",
-            "noforce",
-            "soft",
-            "merge",
-            "nomerge",
-            "biomerge",
-            "panic",
-            "nopanic",
-            "forcesac",
-            "allowdac",
-            "nodac",
-            "usedac",
-            "memaper",
-            "noagp",
-            "noaperture",
-            "fullflush",
-            "nofullflush",
-            "allowed",
-        ],
-        others: &["calgary", "leak", "novmerge", "vmerge", "nobypass"],
+        words: "pt nopt off force noforce soft merge nomerge biomerge panic nopanic forcesac allowdac nodac usedac memaper noagp noaperture fullflush nofullflush allowed",
+        others: "calgary leak novmerge vmerge nobypass",
         form: ValueForm::Beginnings,
         takes: "pt, nopt, off, force, soft and others",
     },
@@ -153,29 +111,29 @@ const VALUES: &[ValueRule] = &[
     number("processor.max_cstate"),
     ValueRule {
         keyword: "nmi_watchdog",
-        words: &["panic", "nopanic"],
-        others: &["r", "lapic", "ioapic"],
+        words: "panic nopanic",
+        others: "r lapic ioapic",
         form: ValueForm::Beginnings,
         takes: "0, 1, panic or nopanic",
     },
     ValueRule {
         keyword: "nosmt",
-        words: &["force"],
-        others: &[],
+        words: "force",
+        others: "",
         form: ValueForm::Word,
         takes: "force, or no value",
     },
     ValueRule {
         keyword: "preempt",
-        words: &["none", "voluntary", "full", "lazy"],
-        others: &["laziest"],
+        words: "none voluntary full lazy",
+        others: "laziest",
         form: ValueForm::Word,
         takes: "none, voluntary, full or lazy",
     },
     ValueRule {
         keyword: "maxcpus",
-        words: &[],
-        others: &[],
+        words: "",
+        others: "",
         form: ValueForm::WordOrNumber,
         takes: "a number; the kernel reads a word as 0 and starts only the boot CPU",
     },
@@ -184,7 +142,7 @@ const VALUES: &[ValueRule] = &[
 
 const fn number(keyword: &'static str) -> ValueRule {
     let form = ValueForm::WordOrNumber;
-    ValueRule { keyword, words: &[], others: &[], form, takes: "a number" }
+    ValueRule { keyword, words: "", others: "", form, takes: "a number" }
 }
 
 impl ValueRule {
@@ -200,8 +158,12 @@ impl ValueRule {
         }
     }
 
+    fn words(&self) -> impl Iterator<Item = &'static str> {
+        self.words.split_whitespace()
+    }
+
     fn known(&self) -> impl Iterator<Item = &'static str> {
-        self.words.iter().chain(self.others).copied()
+        self.words().chain(self.others.split_whitespace())
     }
 }
 
@@ -219,9 +181,9 @@ pub fn unknown_value(name: &str, value: &str) -> Option<ValueFault> {
         parts.collect::<Vec<_>>().join(",")
     };
     // Two swapped letters are one slip and two edits.
-    let slips = rule.words.iter().copied().filter(|word| is_one_slip(unknown, word));
+    let slips = rule.words().filter(|word| is_one_slip(unknown, word));
     let mut near: Vec<String> = slips.map(str::to_owned).collect();
-    for similar in nearest(unknown, rule.words) {
+    for similar in nearest(unknown, &rule.words().collect::<Vec<_>>()) {
         if !near.contains(&similar) {
             near.push(similar);
         }
@@ -233,7 +195,7 @@ pub fn unknown_value(name: &str, value: &str) -> Option<ValueFault> {
 /// The parameter that was meant by a name with one slip: the value is a word of this parameter and
 /// of no other. Short names resemble too many others to be judged without their value.
 pub fn meant_by_value(name: &str, value: &str) -> Option<&'static str> {
-    let mut rules = VALUES.iter().filter(|rule| rule.words.contains(&value));
+    let mut rules = VALUES.iter().filter(|rule| rule.words().any(|it| it == value));
     let rule = rules.next().filter(|rule| is_one_slip(name, rule.keyword))?;
     rules.next().is_none().then_some(rule.keyword)
 }

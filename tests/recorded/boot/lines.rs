@@ -118,8 +118,7 @@ fn for_words(
     menu: Option<&loaders::InstalledLoader>,
 ) -> Result<BootPlan, BootError> {
     let machine = survey(host, &[]);
-    let release = release.or(machine.kernel.release.as_deref()).unwrap();
-    let given = GivenWords::of_user(release, words, "boot");
+    let given = GivenWords::of_row(&machine, release, words);
     boot::plan::plan(host, &machine, WordSource::Given(&given), menu)
 }
 

@@ -63,12 +63,15 @@ fn a_kernel_is_its_release_whatever_its_file_is_called() {
     }
 }
 
+/// The file of a kernel, the running command line, other files with their text, and the release.
+type ReleaseRow<'a> = (&'a str, &'a str, &'a [(String, &'a str)], Option<&'a str>);
+
 /// What shows the release of a kernel, where its file has none to read.
 #[test]
 fn the_release_comes_from_what_shows_it_and_is_unknown_without() {
     const RUNS: &str = "6.12.9-rt-amd64";
     let modules = |release: &str| format!("usr/lib/modules/{release}/modules.dep");
-    let rows: &[(&str, &str, &[(String, &str)], Option<&str>)] = &[
+    let rows: &[ReleaseRow<'_>] = &[
         // Arch: the package of the name; two of them are not certain.
         (
             "vmlinuz-linux-lts",
@@ -154,13 +157,11 @@ fn a_kernel_named_after_its_package_is_chosen_by_its_release_and_known_when_it_r
 }
 
 /// What `boot status` says of the words in files, and `boot plan` of the steps by hand.
-#[test]
-fn words_in_files_are_evaluated_and_generated_files_are_not_edited() {
-    let Some(data) = recordings::data() else { return };
+fn words_and_steps() -> Vec<(&'static str, &'static str, String)> {
     let made = |file: &str, variable: &str, command: &str| {
         format!("in {file}, add to {variable}: nohz_full=1\n{command}\n")
     };
-    let rows: &[(&str, &str, String)] = &[
+    vec![
         (
             "grub-dropin-replaces-the-variable",
             "/etc/default/grub:3: GRUB_CMDLINE_LINUX_DEFAULT has isolcpus=4-7 nohz_full=4-7; not \
@@ -219,12 +220,17 @@ fn words_in_files_are_evaluated_and_generated_files_are_not_edited() {
             "",
             "in /boot/armbianEnv.txt:8, add to extraargs: nohz_full=1\n".to_owned(),
         ),
-    ];
-    for (name, words, steps) in rows {
+    ]
+}
+
+#[test]
+fn words_in_files_are_evaluated_and_generated_files_are_not_edited() {
+    let Some(data) = recordings::data() else { return };
+    for (name, words, steps) in words_and_steps() {
         let machine = Machine::copied(&recordings::reported(&data, name));
         let status = status::status(&machine.host(), &machine.store()).unwrap();
         let foreign: Vec<String> = status.foreign.iter().map(ToString::to_string).collect();
-        assert_eq!(foreign.join("\n"), *words, "{name}");
+        assert_eq!(foreign.join("\n"), words, "{name}");
         let mut request = request_cpus("1");
         for name in ["rcu-nocbs", "irqaffinity"] {
             request.shield.tunables.set(name, false);
