@@ -26,7 +26,9 @@
 //! 3. `loaders/boot_loader.rs` has the traits of a loader, and `loaders/mod.rs` the slice
 //!    `LOADERS`. A loader is one file. `cmdline_files.rs`, `grub_environment.rs` and
 //!    `systemd_boot.rs` have what several of them share. No loader imports another one, except
-//!    `sources.rs`. A loader reads its menu and plans the files to write.
+//!    `sources.rs`. A loader reads its menu and plans the files to write. `kernel_release.rs` finds
+//!    the release of each kernel. `sources.rs` has the programs that make boot entries, with their
+//!    files (`source_file.rs`, `image_makers.rs`), and `listed_kernels.rs` reads a `menu.lst`.
 //! 4. `lint/` (pure) finds what is wrong with the running kernel's command line or a planned one,
 //!    and `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that
 //!    other programs have set.
