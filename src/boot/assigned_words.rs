@@ -149,13 +149,13 @@ impl Shell<'_> {
                 });
             }
         }
-        let old = if may_run { self.value(name) } else { Vec::new() };
-        let mut both = old;
+        let mut now = Vec::new();
         if may_run {
-            self.push(&mut both, ' ', place.1, false);
+            now = self.value(name);
+            self.push(&mut now, ' ', place.1, false);
         }
-        both.extend(value);
-        self.variables.insert(name.to_owned(), both);
+        now.extend(value);
+        self.variables.insert(name.to_owned(), now);
     }
 
     /// A command that may change any variable.

@@ -162,19 +162,16 @@ impl Boots {
         let has_it = self.entries.iter().all(|it| {
             line::has(&it.args, &word.word) || file.is_none() && it.args.contains(TUNED_IN_GRUB)
         });
-        // A word that the entries have is there, whatever would have to be run.
-        let unknown = match &word.fate {
-            WordFate::Unknown((path, line)) if self.entries.is_empty() || !has_it => {
-                Some(WordState::Unknown { path: path.clone(), line: *line })
+        let are_read = !self.entries.is_empty();
+        match &word.fate {
+            // A word that the entries have is there, whatever would have to be run.
+            _ if has_it && booted => WordState::InForce,
+            WordFate::Unknown((path, line)) if !are_read || !has_it => {
+                WordState::Unknown { path: path.clone(), line: *line }
             }
-            _ => None,
-        };
-        match (self.entries.is_empty(), has_it, booted) {
-            (true, _, true) | (false, true, true) => WordState::InForce,
-            _ if unknown.is_some() => unknown.unwrap_or(WordState::NextBoot),
-            (true, _, false) => WordState::NotBooted { command },
-            (false, true, false) => WordState::NextBoot,
-            (false, false, _) => WordState::NotInEntries { command: command.unwrap_or_default() },
+            _ if !are_read => WordState::NotBooted { command },
+            _ if has_it => WordState::NextBoot,
+            _ => WordState::NotInEntries { command: command.unwrap_or_default() },
         }
     }
 

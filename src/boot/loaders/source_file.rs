@@ -46,10 +46,12 @@ impl SourceFile {
     /// Whether the program that reads these files reads the one at this path: of GRUB's programs,
     /// only those of some distributions read the directory.
     pub(in crate::boot) fn is_read(&self, host: &Host, path: &str) -> bool {
+        if !path.starts_with("/etc/default/grub.d/") {
+            return true;
+        }
         let programs = ["grub-mkconfig", "grub2-mkconfig"].iter().filter_map(|it| host.program(it));
         let text = programs.filter_map(|it| host.read(&it).ok()).next().unwrap_or_default();
-        let is_part = path.starts_with("/etc/default/grub.d/");
-        !is_part || !text.contains("/default/grub") || text.contains("/default/grub.d")
+        !text.contains("/default/grub") || text.contains("/default/grub.d")
     }
 
     /// The files that exist, in the order in which they are read: path and text.
