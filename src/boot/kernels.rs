@@ -112,19 +112,11 @@ fn find_realtime_build(
         return RealtimeBuild::of_known(realtime_option(options).map(|(_, kind)| kind));
     }
     // Arch installs no configuration files, so the image is read too.
-    let Some(banner) = read_image_banner(host, entry) else { return RealtimeBuild::Unknown };
+    let Some(banner) = kernel_file::read_banner(host, &entry.image_paths()) else {
+        return RealtimeBuild::Unknown;
+    };
     let preempt_rt = kernel_image::is_realtime(&banner).then_some(RealtimeKind::PreemptRt);
     RealtimeBuild::of_known(preempt_rt)
-}
-
-/// The banner in the kernel's image; `None` when there is none.
-fn read_image_banner(host: &Host, entry: &LoaderEntry) -> Option<String> {
-    let version = &entry.version;
-    let mut paths = vec![format!("/boot/vmlinuz-{version}"), format!("/boot/kernel-{version}")];
-    if let Some(files) = &entry.files {
-        paths.extend(kernel_file::candidate_paths(&entry.place, &files.kernel));
-    }
-    kernel_file::read_banner(host, &paths)
 }
 
 /// The kernels of a menu, and which of them get the parameters.

@@ -7,8 +7,8 @@
 
 mod owners;
 
+pub use owners::{IN_FLIGHT_NS, OwnershipFacts, PendingRelations, WorkloadProcesses};
 use owners::{OwnedBy, Part, inside, is_softirq, owner_of_entry};
-pub use owners::{OwnershipFacts, WorkloadProcesses};
 
 use super::culprit_stats::{CulpritKey, CulpritNames, TracedCulprit};
 use super::decode::TaskLeft;
@@ -151,14 +151,15 @@ impl CpuOwnership {
         }
         moments.for_each(|(at, moment)| self.moment(facts, at, moment));
         self.awake.retain(|pid| facts.is_own(*pid));
-        self.earliest_due = self.find_earliest_due(facts, until);
+        facts.advance(until);
+        self.earliest_due = self.find_earliest_due(facts);
     }
 
     /// When the first thread should have run that is woken and has not run yet.
-    fn find_earliest_due(&self, facts: &OwnershipFacts<'_>, until: u64) -> Option<u64> {
-        let pending = facts.relations.wakes.iter().filter(|wake| {
-            let sleeps = facts.is_own(wake.pid) && !self.awake.contains(&wake.pid);
-            wake.to == self.cpu && wake.at <= until && !wake.over && sleeps
+    fn find_earliest_due(&self, facts: &OwnershipFacts<'_>) -> Option<u64> {
+        let pending = facts.pending.wakes.iter().map(|i| &facts.relations.wakes[*i]);
+        let pending = pending.filter(|wake| {
+            wake.to == self.cpu && facts.is_own(wake.pid) && !self.awake.contains(&wake.pid)
         });
         pending.map(|wake| due(facts, wake)).min()
     }
@@ -170,12 +171,7 @@ impl CpuOwnership {
         }
         self.idle_since = (next == 0).then_some(at);
         let sleeps = facts.is_own(task) && left.sleeps();
-        let over = facts
-            .relations
-            .wakes
-            .iter_mut()
-            .filter(|wake| wake.at <= at && (wake.pid == next || (sleeps && wake.pid == task)));
-        over.for_each(|wake| (wake.carried, wake.over) = (true, true));
+        facts.end_wakes(at, |pid| pid == next || (sleeps && pid == task));
         if facts.is_own(task) {
             self.awake.insert(task);
             if sleeps {
@@ -205,7 +201,7 @@ impl CpuOwnership {
         let wake = facts.relations.wake_of(pid, at).cloned();
         let own_due = wake.as_ref().map(|wake| due(facts, wake));
         // Another thread may have been due earlier and run later.
-        let first = self.find_earliest_due(facts, at).into_iter().chain(own_due).min();
+        let first = self.find_earliest_due(facts).into_iter().chain(own_due).min();
         for interruption in std::mem::take(&mut self.during_sleep) {
             let harmless = own_due.and(first).is_some_and(|due| interruption.end <= due);
             self.count(&interruption, harmless);
@@ -299,8 +295,8 @@ impl CpuOwnership {
                 parts[i].owned = Some(facts.owner_of_container(&parts, i));
             }
         }
-        let untimed = self.untimed.extract_if(.., |(at, ..)| *at <= end).collect::<Vec<_>>();
-        for (at, pid, key) in untimed {
+        let ended = self.untimed.partition_point(|(at, ..)| *at <= end);
+        for (at, pid, key) in self.untimed.drain(..ended) {
             let (owned, work) = (None, None);
             let mut part = Part { begun: at, end: at, depth: 1, work, key, owned };
             part.owned = Some(match (key.cause, key.culprit) {

@@ -4,16 +4,15 @@
 use super::channel::CpuChannel;
 use super::culprit_stats::CulpritNames;
 use super::interruptions::{TraceContext, ns_to_ticks};
-use super::ownership::{CpuOwnership, OwnershipFacts, WorkloadProcesses};
+use super::ownership::{
+    CpuOwnership, IN_FLIGHT_NS, OwnershipFacts, PendingRelations, WorkloadProcesses,
+};
 use super::relations::{EVENTS, RelationForm, RelationKind, Relations};
 use super::side_trace::{SideEvents, SideTrace, any_cpu};
 use crate::documents::evidence::{BlindReason, OwnershipEvidence};
 use cpushield_linux::sys::clock::{ClockTicks, TickScale};
 use cpushield_linux::trace::tracefs::Tracefs;
 use cpushield_linux::{CpuSet, Host};
-
-/// Signals and calls arrive within this time.
-const IN_FLIGHT_NS: u64 = 100_000_000;
 
 /// Of an interruption that goes on, what is older than this is not kept.
 const KEPT_NS: u64 = 1_000_000_000;
@@ -119,6 +118,7 @@ impl<'h> OwnershipWatch<'h> {
                 tracked: channel.tracker.is_tracked(),
                 cpu: channel.cpu,
                 activations: 0,
+                pending: PendingRelations::default(),
             };
             cpu.add(channel.tracker.take_history(), channel.tracker.take_moments());
             cpu.judge(&mut facts, until);

@@ -293,7 +293,14 @@ impl Relations {
     /// The last wake-up of this task until this moment.
     #[must_use]
     pub fn wake_of(&self, pid: i32, until: u64) -> Option<&WakeUp> {
-        self.wakes.iter().rev().find(|wake| wake.pid == pid && wake.at <= until)
+        let known = self.wakes.partition_point(|wake| wake.at <= until);
+        self.wakes[..known].iter().rev().find(|wake| wake.pid == pid)
+    }
+
+    /// The wake-ups in this time.
+    pub fn wakes_during(&self, from: u64, to: u64) -> impl Iterator<Item = &WakeUp> {
+        let first = self.wakes.partition_point(|wake| wake.at < from);
+        self.wakes[first..].iter().take_while(move |wake| wake.at <= to)
     }
 
     /// Forgets what was before this moment, but not the last wake-up of each task.

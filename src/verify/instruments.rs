@@ -17,7 +17,7 @@ use crate::verify::control::{self, Provocation};
 use crate::verify::observations::{self, SpanObservation};
 use crate::verify::order::{UntilBreach, WatchOrder, WorstSoFar};
 use cpushield_linux::processes::closer::close_in_child;
-use cpushield_linux::sys::clock::{ClockReading, ClockTicks, TickScale, nanos};
+use cpushield_linux::sys::clock::{self, ClockReading, ClockTicks, TickScale, nanos};
 use cpushield_linux::trace::page_buffer::PageBuffer;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeSet;
@@ -373,22 +373,21 @@ impl<'h> ActiveInstruments<'h> {
 
     /// What other processes did to the recording.
     pub fn interference(&mut self) -> Vec<TraceInterference> {
-        match &mut self.trace {
-            Ok(recorder) => recorder.interference(),
-            Err(_) => std::mem::take(&mut self.lost_trace),
-        }
+        let lost = &mut self.lost_trace;
+        self.trace.as_mut().map_or_else(|_| std::mem::take(lost), TraceRecorder::interference)
     }
 
     /// Begins the span: everything counts from now on. What interrupts the watched CPUs comes
-    /// first. The span of the sampler lies in that of the trace, so the trace has the events of
-    /// every gap.
-    pub fn begin_span(&mut self, order: &WatchOrder) {
+    /// first. The span of the sampler lies in that of the trace, which so has the events of every
+    /// gap. Returns its beginning in nanoseconds.
+    pub fn begin_span(&mut self, order: &WatchOrder) -> u64 {
         if let Ok(recorder) = &mut self.trace {
             self.second.open(recorder);
         }
         std::thread::sleep(SETTLE);
         self.poll();
         self.longest_gap = ClockTicks::default();
+        let began = clock::monotonic_ns();
         self.with_trace(TraceRecorder::end_phase);
         self.name_phase("watched");
         if let Ok(sampler) = &mut self.sampler {
@@ -403,6 +402,7 @@ impl<'h> ActiveInstruments<'h> {
             let gap_ns = until.limits.max_gap_ns.filter(|_| self.sampler.is_err());
             self.span_start = recorder.set_limits(until.limits.max_entries, gap_ns);
         }
+        began
     }
 
     /// Ends the span. Returns what was seen since [`ActiveInstruments::begin_span`].

@@ -11,7 +11,7 @@ use crate::observe::{counters, environment, firmware, read_machine};
 use crate::verify::instruments::{ActiveInstruments, WaitEnd};
 use crate::verify::observations::CombinedObservations;
 use crate::verify::order::{WatchError, WatchOrder, WatchProgress};
-use cpushield_linux::sys::clock::{TickScale, epoch_seconds, monotonic_ns, nanos};
+use cpushield_linux::sys::clock::{TickScale, epoch_seconds, nanos};
 use cpushield_linux::{CpuSet, Host};
 use std::time::Instant;
 
@@ -43,9 +43,8 @@ pub fn watch(host: &Host, order: &WatchOrder) -> Result<Evidence, WatchError> {
     let (smis, warmed_up) = (smi_counter.read(), environment::read(host));
     instruments.doubts.clear();
     let began = Instant::now();
-    instruments.begin_span(order);
+    let (began_s, began_ns) = (epoch_seconds(), instruments.begin_span(order));
     let before = counters::read(host);
-    let (began_s, began_ns) = (epoch_seconds(), monotonic_ns());
     if end == WaitEnd::TimeOver {
         instruments.tick_scale = TickScale::between(first.at, warmed_up.at);
         end = instruments.wait(order, order.span, &|done, worst| {

@@ -3,6 +3,7 @@
 
 use crate::boot::error::BootError;
 use crate::boot::grub::later_kernels::LaterKernels;
+use crate::boot::kernel_file::candidate_paths;
 use crate::boot::line;
 use crate::documents::boot::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
 use cpushield_linux::Host;
@@ -66,6 +67,13 @@ impl LoaderEntry {
     #[must_use]
     pub fn release(&self) -> &str {
         self.release.as_deref().unwrap_or(&self.version)
+    }
+
+    /// Where its kernel's image may be.
+    pub(in crate::boot) fn image_paths(&self) -> Vec<String> {
+        let named = self.files.iter().flat_map(|it| candidate_paths(&self.place, &it.kernel));
+        let usual = ["/boot/vmlinuz-", "/boot/kernel-"].map(|it| it.to_owned() + &self.version);
+        named.chain(usual).collect()
     }
 
     /// Whether the command line has all these words.

@@ -3,7 +3,7 @@
 //! package, the directories of modules, and the command line of the running kernel.
 
 use super::boot_loader::{EntryFiles, LoaderEntry};
-use crate::boot::kernel_file::{candidate_paths, only_installed, packaged_release, read_release};
+use crate::boot::kernel_file::{only_installed, packaged_release, read_release};
 use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
@@ -24,10 +24,8 @@ pub(super) fn add_releases(host: &Host, entries: &mut [LoaderEntry]) {
 fn find_release(host: &Host, entry: &LoaderEntry, running: Option<&RunningFile>) -> Option<String> {
     let name = entry.version.as_str();
     let kernel = entry.files.as_ref().map(|files| files.kernel.as_str());
-    let mut paths = kernel.map_or_else(Vec::new, |it| candidate_paths(&entry.place, it));
-    paths.extend([format!("/boot/vmlinuz-{name}"), format!("/boot/kernel-{name}")]);
     let is_running = |it: &&RunningFile| kernel.map(base_name) == Some(&it.kernel);
-    read_release(host, &paths)
+    read_release(host, &entry.image_paths())
         .or_else(|| packaged_release(host, name))
         .or_else(|| Some(running.filter(is_running)?.release.clone()))
         .or_else(|| only_installed(host, |release| has_part(name, release)))

@@ -1,8 +1,8 @@
 //! What a plan does to the entries of a boot menu: the change of each command line, and the entries
 //! that stay as they are. Plain data.
 
+use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// The change of the command line of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,27 +37,16 @@ pub struct SparedEntry {
 }
 
 /// What an entry is for that does not start the system for its normal work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EntryPurpose {
-    /// Repairs: single-user mode, a rescue image, a shell instead of init.
+    /// recovery.
     Recovery,
-    /// A test of the memory.
+    /// memory test.
     MemoryTest,
-    /// The kernel that saves the memory of a crashed one.
+    /// crash dump.
     CrashDump,
-    /// Another system on this machine, which os-prober found.
+    /// another system.
     OtherSystem,
-}
-
-impl fmt::Display for EntryPurpose {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EntryPurpose::Recovery => "recovery",
-            EntryPurpose::MemoryTest => "memory test",
-            EntryPurpose::CrashDump => "crash dump",
-            EntryPurpose::OtherSystem => "another system",
-        })
-    }
 }

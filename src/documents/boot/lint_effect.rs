@@ -2,7 +2,6 @@
 
 use cpushield_sentence::Sentence;
 use serde::Serialize;
-use std::fmt;
 
 /// What a word does to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -34,27 +33,16 @@ pub enum BadListEffect {
 }
 
 /// Where a kernel shows which CPUs a parameter has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum EffectSource {
-    /// `/sys/devices/system/cpu/nohz_full`.
+    /// /sys/devices/system/cpu/nohz_full.
     NohzFull,
-    /// `/sys/devices/system/cpu/isolated`.
+    /// /sys/devices/system/cpu/isolated.
     Isolated,
-    /// The kernel threads `rcuop/N` or `rcuos/N`.
+    /// the list of rcuo threads.
     OffloadThreads,
-    /// `/proc/irq/default_smp_affinity`.
+    /// /proc/irq/default_smp_affinity.
     DefaultAffinity,
-}
-
-impl fmt::Display for EffectSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            EffectSource::NohzFull => "/sys/devices/system/cpu/nohz_full",
-            EffectSource::Isolated => "/sys/devices/system/cpu/isolated",
-            EffectSource::OffloadThreads => "the list of rcuo threads",
-            EffectSource::DefaultAffinity => "/proc/irq/default_smp_affinity",
-        })
-    }
 }

@@ -1,8 +1,8 @@
 //! The CPUs of a machine: packages, cores, caches, kinds of cores and NUMA nodes. Plain data.
 
 use cpushield_linux::CpuSet;
+use cpushield_sentence::Sentence;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// The CPUs, their cores, caches and nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,32 +101,20 @@ pub enum CoreKind {
 }
 
 /// The source of the core types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Sentence)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum KindSource {
-    /// The kernel's PMU for each core type (`cpu_core`, `cpu_atom`).
+    /// the kernel's PMUs.
     Pmu,
-    /// ARM part numbers of `/proc/cpuinfo`.
+    /// part number.
     PartNumber,
-    /// `cpu_capacity`.
+    /// capacity.
     Capacity,
-    /// Highest frequencies that differ by a fifth or more.
+    /// highest frequency.
     Frequency,
-    /// Cores that share a level-2 cache, when all of them are slower than those with their own.
+    /// highest frequency and shared L2 caches.
     Clusters,
-}
-
-impl fmt::Display for KindSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            KindSource::Pmu => "the kernel's PMUs",
-            KindSource::PartNumber => "part number",
-            KindSource::Capacity => "capacity",
-            KindSource::Frequency => "highest frequency",
-            KindSource::Clusters => "highest frequency and shared L2 caches",
-        })
-    }
 }
 
 /// One cache of a CPU.

@@ -3,7 +3,7 @@
 use super::super::culprit_stats::{CulpritKey, SoftirqOrigin, TracedCulprit};
 use super::super::interruptions::{HRTIMER_SOFTIRQ, TraceContext, ns_to_ticks};
 use super::super::ipi_senders::SentBy;
-use super::super::relations::{Relations, TimerRun, WakeUp};
+use super::super::relations::{Relations, TimerRun};
 use crate::causes::Cause;
 use crate::causes::culprit::KernelEvent;
 use crate::documents::evidence::{KernelWork, Owner};
@@ -12,6 +12,9 @@ use std::collections::HashSet;
 
 /// After this many activations, a page fault of a program with locked memory is not expected.
 const WARM: u64 = 100;
+
+/// Signals and calls arrive within this time.
+pub const IN_FLIGHT_NS: u64 = 100_000_000;
 
 /// An interrupt arrives within this time after the wake-up that it is for. The scheduler may also
 /// put a task on another CPU than the one it slept on; such a wake-up never arrives.
@@ -65,11 +68,47 @@ pub struct OwnershipFacts<'a> {
     pub cpu: usize,
     /// Activations since the watch began.
     pub activations: u64,
+    /// What has not arrived yet at the moment that is judged.
+    pub pending: PendingRelations,
+}
+
+/// Wake-ups for a CPU whose tasks have not run yet: few at any moment, however much is judged at
+/// once.
+#[derive(Debug, Default)]
+pub struct PendingRelations {
+    /// Their places.
+    pub(super) wakes: Vec<usize>,
+    next: usize,
 }
 
 impl OwnershipFacts<'_> {
     pub(super) fn is_own(&self, pid: i32) -> bool {
         self.context.workload.contains(&pid)
+    }
+
+    /// Goes on to this moment.
+    pub(super) fn advance(&mut self, at: u64) {
+        let (relations, pending) = (&*self.relations, &mut self.pending);
+        let wakes = relations.wakes.iter().enumerate().skip(pending.next);
+        for (i, wake) in wakes.take_while(|(_, wake)| wake.at <= at) {
+            pending.next = i + 1;
+            if wake.to == self.cpu || self.context.workload.contains(&wake.pid) {
+                // It has slept again since an earlier wake-up.
+                pending.wakes.retain(|known| relations.wakes[*known].pid != wake.pid);
+                pending.wakes.extend((!wake.over).then_some(i));
+            }
+        }
+    }
+
+    /// These tasks run, or sleep again.
+    pub(super) fn end_wakes(&mut self, at: u64, has_run: impl Fn(i32) -> bool) {
+        self.advance(at);
+        let wakes = &mut self.relations.wakes;
+        self.pending.wakes.retain(|i| {
+            let over = has_run(wakes[*i].pid);
+            wakes[*i].over |= over;
+            !over
+        });
     }
 
     /// The owner of a timer's function. Waking a thread that sleeps is the workload's own, even
@@ -98,21 +137,31 @@ impl OwnershipFacts<'_> {
 
     /// The owner of an interrupt that carries wake-ups or a function from other CPUs.
     fn owner_of_carrier(&mut self, at: u64, function: Option<u64>) -> OwnedBy {
-        let context = self.context;
+        self.advance(at);
+        let (context, relations) = (self.context, &mut *self.relations);
         let is_own = |pid: i32| context.workload.contains(&pid);
         let wakes = function.is_none() || function == context.wake_function;
         let mut senders: Vec<(bool, SentBy)> = Vec::new();
-        for sent in self.relations.sent.iter_mut().filter(|sent| sent.at <= at && !sent.arrived) {
+        let recent = at.saturating_sub(ns_to_ticks(IN_FLIGHT_NS, context.ticks_per_ns));
+        let first = relations.sent.partition_point(|sent| sent.at < recent);
+        for sent in relations.sent[first..].iter_mut().take_while(|sent| sent.at <= at) {
             // Functions run in the order of their requests.
-            if sent.to == self.cpu && sent.function == function && (wakes || senders.is_empty()) {
+            if sent.to == self.cpu
+                && !sent.arrived
+                && sent.function == function
+                && (wakes || senders.is_empty())
+            {
                 sent.arrived = true;
                 senders.push((sent.by.task().is_some_and(is_own), sent.by));
             }
         }
         let mut wakers: Vec<(bool, SentBy)> = Vec::new();
         let old = at.saturating_sub(ns_to_ticks(CARRIED_NS, context.ticks_per_ns));
-        let pending = self.relations.wakes.iter_mut().filter(|wake| wakes && wake.at <= at);
-        for wake in pending.filter(|wake| wake.cpu != self.cpu && !wake.carried) {
+        for i in self.pending.wakes.iter().filter(|_| wakes) {
+            let wake = &mut relations.wakes[*i];
+            if wake.cpu == self.cpu || wake.carried {
+                continue;
+            }
             let own = is_own(wake.pid);
             // The scheduler may have moved a thread of the workload to this CPU.
             let here = wake.to == self.cpu || (own && !senders.is_empty());
@@ -131,9 +180,8 @@ impl OwnershipFacts<'_> {
 
     /// The owner of a wheel timer: it may only have woken the workload.
     fn owner_of_wheel_timer(&self, part: &Part) -> OwnedBy {
-        let during =
-            |wake: &&WakeUp| wake.cpu == self.cpu && (part.begun..=part.end).contains(&wake.at);
-        let mut woken = self.relations.wakes.iter().filter(during).peekable();
+        let during = self.relations.wakes_during(part.begun, part.end);
+        let mut woken = during.filter(|wake| wake.cpu == self.cpu).peekable();
         let only_own = woken.peek().is_some() && woken.all(|wake| self.is_own(wake.pid));
         (if only_own { Owner::Own } else { Owner::Foreign }, None)
     }
@@ -141,9 +189,10 @@ impl OwnershipFacts<'_> {
     /// The owner of a signal: its sender must be the workload too.
     pub(super) fn owner_of_signal(&self, at: u64, pid: i32, number: u8) -> OwnedBy {
         let sent_to = |is_target: &dyn Fn(i32) -> bool| {
-            let signals = self.relations.signals.iter().rev();
-            let mut signals = signals.filter(|it| it.at <= at && it.number == u64::from(number));
-            signals.find(|signal| is_target(signal.pid))
+            let signals = &self.relations.signals;
+            let known = &signals[..signals.partition_point(|signal| signal.at <= at)];
+            let mut same = known.iter().rev().filter(|it| it.number == u64::from(number));
+            same.find(|signal| is_target(signal.pid))
         };
         let of_process = || sent_to(&|to| self.processes.relatives.contains(&to));
         let sent = sent_to(&|to| to == pid).or_else(of_process);

@@ -85,6 +85,7 @@ impl OwnershipBench {
             tracked: false,
             cpu: CPU,
             activations: 0,
+            pending: PendingRelations::default(),
         };
         self.cpu.add(tracker.take_history(), tracker.take_moments());
         self.cpu.judge(&mut facts, at);
