@@ -1,171 +1,131 @@
-//! An earlier apply whose words a later one replaces: [`BootJournal`] → the texts that the boot
-//! files had before it, and the menu without its words. The later apply adds its words to these
-//! texts, so that one undo restores the text before the first change. If the later apply fails,
-//! [`EarlierApply::put_back`] restores what the earlier one wrote.
+//! An earlier apply whose words a later one replaces: its files are undone first, and written again
+//! if the later one fails. Also the menu without its words, for the plan of the later one.
 
+use super::entry_changes::find_changes;
 use super::error::BootError;
-use super::journal::{read_journal, save_journal};
+use super::journal::{read_journal, remove_journal, save_journal};
 use super::line;
-use super::loaders::{
-    self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, FoundLoader, InstalledLoader,
-    generator_of,
+use super::loaders::{self, BootLoader, FoundLoader, InstalledLoader};
+use super::present_files::{changed_since_plan, check_space};
+use super::restore::{find_loader, restore_texts, restore_units, text_before};
+use super::trial_unit::is_unit;
+use crate::documents::boot::{
+    BootJournal, BootPlan, EntryChange, FileBytes, RemovedParameters, SavedFile,
 };
-use super::restore::text_before;
-use crate::documents::boot::{BootJournal, FileBytes, SavedFile};
-use cpushield_linux::{FileAttributes, Host, Store};
-use std::collections::BTreeMap;
+use crate::refusal::UserError;
+use cpushield_linux::{Host, Store};
 
-/// A file as it is now; `None`: it does not exist.
-type PresentFile = Option<(Vec<u8>, FileAttributes)>;
-
-/// What an earlier apply has written, and the texts before it.
-pub(super) struct EarlierApply {
-    pub(super) journal: BootJournal,
-    /// The files before the earlier apply.
-    pub(super) texts: EarlierTexts,
-    /// The same files as they are now, and those that only the later apply writes or removes.
-    present: BTreeMap<String, PresentFile>,
+/// The files of an apply or a trial, without its units, each with the text before it and the
+/// present one.
+///
+/// # Errors
+/// A file cannot be read.
+pub(super) fn read_files(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+) -> Result<Vec<SavedFile>, BootError> {
+    let wrap = |bytes: &[u8]| FileBytes::new(bytes);
+    let mut files = Vec::new();
+    for saved in journal.files.iter().filter(|saved| !is_unit(&saved.path)) {
+        let now = host.read_bytes_if_present(&saved.path)?;
+        let before = text_before(loader, journal, saved, now.as_deref());
+        let (original, left) = (before.as_deref().map(wrap), now.as_deref().map(wrap));
+        let access = if now.is_some() { host.access(&saved.path)? } else { saved.access() };
+        let (path, mode, owner) = (saved.path.clone(), access.mode, access.owner);
+        files.push(SavedFile { path, original, mode, owner, left });
+    }
+    let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
+    if journal.trial.is_some() {
+        return Ok(files);
+    }
+    for (path, before) in loader.strip_later_files(host, &known, &journal.words) {
+        let (left, access) = (Some(wrap(&host.read_bytes(&path)?)), host.access(&path)?);
+        let (original, mode, owner) = (Some(wrap(&before)), access.mode, access.owner);
+        files.push(SavedFile { path, original, mode, owner, left });
+    }
+    Ok(files)
 }
 
-impl EarlierApply {
-    /// Reads the files that an earlier apply has written.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub(super) fn read(
-        host: &Host,
-        loader: &dyn BootLoader,
-        journal: BootJournal,
-    ) -> Result<EarlierApply, BootError> {
-        let (mut texts, mut present) = (EarlierTexts::new(), BTreeMap::new());
-        for saved in &journal.files {
-            let now = read_present(host, &saved.path)?;
-            let bytes = now.as_ref().map(|(bytes, _)| bytes.as_slice());
-            texts.insert(saved.path.clone(), text_before(loader, saved, bytes, &journal.words));
-            present.insert(saved.path.clone(), now);
+/// Undoes the apply that this journal is written over. The journal on the disk has its texts first.
+///
+/// # Errors
+/// A file cannot be written, or another program has changed one.
+pub(super) fn remove_earlier(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    journal: &mut BootJournal,
+) -> Result<(), BootError> {
+    let Some(earlier) = &mut journal.earlier else { return Ok(()) };
+    if earlier.removed.is_empty() {
+        let removed = read_files(host, loader, &earlier.journal)?;
+        for SavedFile { path, original, left, .. } in &removed {
+            let [before, now] = [original, left].map(|it| it.as_ref().and_then(FileBytes::get));
+            let size = [&before, &now].map(|it| it.as_ref().map_or(0, Vec::len));
+            check_space(host, path, size.into_iter().max().unwrap_or(0) as u64)?;
+            // What was created is erased.
+            if before.is_none() && now.is_some_and(|now| !loader.is_ours(path, &now)) {
+                return Err(BootError::Foreign { path: path.clone() });
+            }
         }
-        let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
-        for (path, bytes) in loader.strip_later_files(host, &known, &journal.words) {
-            present.insert(path.clone(), read_present(host, &path)?);
-            texts.insert(path, Some(bytes));
-        }
-        Ok(EarlierApply { journal, texts, present })
+        earlier.removed = removed;
     }
-
-    /// Reads the other files that the later apply writes or removes, before its first write.
-    /// Without them, [`EarlierApply::put_back`] would leave what it has written there.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub(super) fn read_planned(
-        &mut self,
-        host: &Host,
-        file_plan: &BootFilePlan,
-    ) -> Result<(), BootError> {
-        for path in file_plan.paths() {
-            if !self.present.contains_key(path) {
-                self.present.insert(path.clone(), read_present(host, path)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the files of the earlier apply that a plan does not mention: they get back the text
-    /// that they had before it.
-    pub(super) fn add_leftovers(&self, loader: &dyn BootLoader, plan: &mut BootFilePlan) {
-        for (path, text) in &self.texts {
-            let present = self.present.get(path).and_then(Option::as_ref);
-            let is_planned =
-                plan.paths().any(|planned| planned == path) || generator_of(loader, path).is_some();
-            match (text, present) {
-                _ if is_planned => {}
-                (Some(text), present) if present.map(|(bytes, _)| bytes) != Some(text) => {
-                    let mode = present.map_or(0o644, |(_, attributes)| attributes.mode);
-                    let (path, bytes) = (path.clone(), text.clone());
-                    plan.edits.push(FileEdit { path, bytes, mode });
-                }
-                (None, Some(_)) => plan.removed.push(path.clone()),
-                _ => {}
-            }
-        }
-    }
-
-    /// The files of the later apply as its journal has them: with the originals of the earlier one,
-    /// and with those that only the earlier one has written.
-    pub(super) fn merge_files(&self, planned: Vec<SavedFile>) -> Vec<SavedFile> {
-        let mut files = planned;
-        for saved in &mut files {
-            let Some(text) = self.texts.get(&saved.path) else { continue };
-            saved.original = text.as_deref().map(FileBytes::new);
-            if let Some(first) = self.journal.files.iter().find(|it| it.path == saved.path) {
-                (saved.mode, saved.owner) = (first.mode, first.owner);
-            }
-        }
-        for saved in &self.journal.files {
-            if files.iter().all(|it| it.path != saved.path) {
-                let text = self.texts.get(&saved.path).and_then(Option::as_deref);
-                let original = text.map(FileBytes::new);
-                files.push(SavedFile { original, left: None, ..saved.clone() });
-            }
-        }
-        for saved in &mut files {
-            let present = self.present.get(&saved.path).and_then(Option::as_ref);
-            saved.replaced = present.map(|(bytes, _)| FileBytes::new(bytes));
-        }
-        files
-    }
-
-    /// Whether a later apply gives the same words to the same kernels, and only the default entry
-    /// differs.
-    pub(super) fn is_moved_by(&self, later: &BootJournal) -> bool {
-        self.journal.words == later.words && self.journal.rule == later.rule
-    }
-
-    /// Restores every file that the later apply has changed, with the journal of the earlier one. A
-    /// file that another program has changed stays as it is.
-    ///
-    /// # Errors
-    /// A file cannot be written, or another program has changed one.
-    pub(super) fn put_back(
-        &self,
-        host: &Host,
-        store: &Store,
-        later: &BootJournal,
-    ) -> Result<(), BootError> {
-        let mut foreign = Vec::new();
-        for (path, present) in &self.present {
-            let now = read_present(host, path)?;
-            if now == *present {
-                continue;
-            }
-            let saved = later.files.iter().find(|saved| saved.path == *path);
-            let left = saved.and_then(|saved| saved.left.as_ref()).and_then(FileBytes::get);
-            if now.is_some_and(|(bytes, _)| Some(bytes) != left) {
-                foreign.push(path.as_str());
-                continue;
-            }
-            match present {
-                Some((bytes, attributes)) => host.replace_file(path, bytes, *attributes)?,
-                None => host.erase_file(path)?,
-            }
-        }
-        save_journal(store, &self.journal)?;
-        match foreign.is_empty() {
-            true => Ok(()),
-            false => {
-                let paths = foreign.join(", ");
-                let why = format!(
-                    "another process changed these files, so they were not restored: {paths}"
-                );
-                Err(BootError::wrong(why, None))
-            }
-        }
-    }
+    save_journal(store, journal)?;
+    remove(host, journal.removed())
 }
 
-fn read_present(host: &Host, path: &str) -> Result<PresentFile, BootError> {
-    let Some(bytes) = host.read_bytes_if_present(path)? else { return Ok(None) };
-    Ok(Some((bytes, host.access(path)?)))
+/// Writes the texts before an apply.
+///
+/// # Errors
+/// As [`remove_earlier`].
+pub(super) fn remove(host: &Host, files: &[SavedFile]) -> Result<(), BootError> {
+    exchange(host, files.iter().rev(), |saved| [&saved.left, &saved.original])
+}
+
+/// Takes back an apply that failed or a trial: what it is written over is in force again.
+pub(super) fn take_back(
+    host: &Host,
+    store: &Store,
+    journal: &BootJournal,
+) -> Result<RemovedParameters, BootError> {
+    let loader = find_loader(store, journal)?;
+    let mut undone = restore_texts(host, loader, journal)?;
+    let put_back = exchange(host, journal.removed().iter(), |saved| [&saved.original, &saved.left]);
+    if put_back.as_ref().is_err_and(UserError::is_stop) {
+        return put_back.map(|()| undone);
+    }
+    restore_units(host, loader, journal, &mut undone)?;
+    match &journal.earlier {
+        Some(earlier) => save_journal(store, &earlier.journal)?,
+        None => remove_journal(store)?,
+    }
+    put_back.map(|()| undone)
+}
+
+/// Replaces one text of each file by the other. A file that has neither stays as it is.
+fn exchange<'a>(
+    host: &Host,
+    files: impl Iterator<Item = &'a SavedFile>,
+    texts: impl Fn(&'a SavedFile) -> [&'a Option<FileBytes>; 2],
+) -> Result<(), BootError> {
+    let mut foreign = Vec::new();
+    for saved in files {
+        let now = host.read_bytes_if_present(&saved.path)?;
+        let [from, to] = texts(saved).map(|text| text.as_ref().and_then(FileBytes::get));
+        match to {
+            to if now == to => {}
+            _ if now != from => foreign.push(saved.path.as_str()),
+            Some(bytes) => host.replace_file(&saved.path, &bytes, saved.access())?,
+            None => host.erase_file(&saved.path)?,
+        }
+    }
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    let paths = foreign.join(", ");
+    let why = format!("another process changed these files, so they were not restored: {paths}");
+    Err(BootError::wrong(why, None))
 }
 
 /// The loader of this machine with its menu as it was before an earlier apply: without its words.
@@ -184,6 +144,24 @@ pub fn find_menu(host: &Host, store: &Store) -> Result<Option<InstalledLoader>, 
         remove_words(found, earlier.unwrap_or(&journal));
     }
     Ok(menu)
+}
+
+/// Checks that the entries of the chosen kernels are those of the plan.
+pub(super) fn check_menu(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    plan: &BootPlan,
+) -> Result<(), BootError> {
+    let chosen = plan.kernels.iter().filter(|kernel| kernel.chosen);
+    let versions: Vec<&str> = chosen.map(|kernel| kernel.version.as_str()).collect();
+    let found = find_menu(host, store)?.map(|(_, found)| found).unwrap_or_default();
+    let now = find_changes(loader, &found, &versions, &plan.parameters);
+    let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
+    match now.iter().map(line).eq(plan.entries.iter().map(line)) {
+        true => Ok(()),
+        false => Err(changed_since_plan("the boot menu")),
+    }
 }
 
 /// Removes the words of an earlier apply from the entries of a menu.

@@ -67,7 +67,6 @@ mod menu_lst;
 pub mod own_unit;
 pub mod parameter_effect;
 pub mod parameters;
-mod permanent;
 pub mod plan;
 mod planned_lines;
 mod present_files;

@@ -1,12 +1,11 @@
 //! Boot files before the first write: their original bytes, the room for the new ones, and whether
 //! another process has changed them since they were planned. Only reads.
 
-use super::earlier::find_menu;
-use super::entry_changes::find_changes;
 use super::error::BootError;
-use super::loaders::{BootFilePlan, BootLoader, generator_of};
-use crate::documents::boot::{BootPlan, EntryChange, FileBytes, SavedFile};
-use cpushield_linux::{FileAttributes, Host, Store};
+use super::loaders::{BootFilePlan, BootLoader};
+use super::restore::without_entries;
+use crate::documents::boot::{BootJournal, FileBytes, SavedFile};
+use cpushield_linux::{FileAttributes, Host};
 use std::collections::BTreeMap;
 
 /// Bytes that must be free in addition to what is written: a file system that is full to the last
@@ -18,7 +17,7 @@ const SPARE: u64 = 256 << 10;
 pub(super) fn read_originals(
     host: &Host,
     loader: &dyn BootLoader,
-    file_plan: &BootFilePlan,
+    (journal, file_plan): (&BootJournal, &BootFilePlan),
 ) -> Result<Vec<SavedFile>, BootError> {
     for path in &file_plan.removed {
         let present = host.read_bytes_if_present(path)?;
@@ -40,10 +39,7 @@ pub(super) fn read_originals(
             (Some(_), Some(edit)) if loader.creates(path) => {
                 return Err(BootError::Foreign { path: edit.path.clone() });
             }
-            (Some(bytes), None) => Some(match loader.generator() {
-                Some(generator) => generator.without_ours(&bytes),
-                None => bytes,
-            }),
+            (Some(bytes), None) => without_entries(loader, journal, (path, &bytes)).or(Some(bytes)),
             (original, _) => original,
         };
         let size = original.as_ref().map_or(0, Vec::len).max(edit.map_or(0, |e| e.bytes.len()));
@@ -54,14 +50,13 @@ pub(super) fn read_originals(
             mode: access.mode,
             owner: access.owner,
             left: edit.map(|edit| FileBytes::new(&edit.bytes)),
-            replaced: None,
         });
     }
     Ok(files)
 }
 
 /// The new file exists next to the old one for a moment, and may be twice as long.
-fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
+pub(super) fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir).to_owned();
     let space = host.free_space(&dir)?;
     let needed = 2 * size + SPARE;
@@ -73,24 +68,6 @@ fn check_space(host: &Host, path: &str, size: u64) -> Result<(), BootError> {
         _ => return Ok(()),
     };
     Err(BootError::NoRoom { path: dir, why })
-}
-
-/// Checks that the entries of the chosen kernels are those of the plan.
-pub(super) fn check_menu(
-    host: &Host,
-    store: &Store,
-    loader: &dyn BootLoader,
-    plan: &BootPlan,
-) -> Result<(), BootError> {
-    let chosen = plan.kernels.iter().filter(|kernel| kernel.chosen);
-    let versions: Vec<&str> = chosen.map(|kernel| kernel.version.as_str()).collect();
-    let found = find_menu(host, store)?.map(|(_, found)| found).unwrap_or_default();
-    let now = find_changes(loader, &found, &versions, &plan.parameters);
-    let line = |change: &EntryChange| (change.version.clone(), change.kept.clone());
-    match now.iter().map(line).eq(plan.entries.iter().map(line)) {
-        true => Ok(()),
-        false => Err(changed_since_plan("the boot menu")),
-    }
 }
 
 pub(super) fn changed_since_plan(what: &str) -> BootError {
@@ -108,19 +85,6 @@ impl PresentTexts {
             texts.insert(path.clone(), host.read_bytes_if_present(path)?);
         }
         Ok(PresentTexts(texts))
-    }
-
-    /// Files as they are for a trial over an earlier apply: the entries of that one stay.
-    pub(super) fn keep_earlier_entries(
-        &self,
-        loader: &dyn BootLoader,
-        mut files: Vec<SavedFile>,
-    ) -> Vec<SavedFile> {
-        for saved in files.iter_mut().filter(|saved| generator_of(loader, &saved.path).is_some()) {
-            let present = self.0.get(&saved.path).and_then(Option::as_deref);
-            saved.original = present.map(|text| FileBytes::new(&loader.without_trial(text)));
-        }
-        files
     }
 
     /// Checks that no other process has changed the file since.

@@ -2,12 +2,11 @@
 //! them. A file that another program changed since loses our parameters only.
 
 use super::error::BootError;
-use super::journal::{invalid_journal, remove_journal, save_journal};
+use super::journal::{invalid_journal, remove_journal};
 use super::loaders::{self, BootLoader, MenuGenerator, generator_of};
 use super::{own_unit, trial_unit};
 use crate::documents::boot::{
-    BootJournal, EarlierJournal, EarlierState, FileBytes, FileFate, RemovedParameters, SavedFile,
-    UndoNote,
+    BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile, UndoNote,
 };
 use cpushield_linux::{Host, Store};
 
@@ -27,19 +26,35 @@ pub(super) fn restore_all(
     journal: &BootJournal,
 ) -> Result<RemovedParameters, BootError> {
     let loader = find_loader(store, journal)?;
-    let mut undone = RemovedParameters::default();
-    let words = words_to_remove(journal);
-    for saved in journal.files.iter().filter(|saved| !trial_unit::is_unit(&saved.path)) {
-        let fate = restore_file(host, loader, saved, &words, &mut undone.notes)?;
-        undone.files.push((saved.path.clone(), fate));
-    }
-    let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
-    for (path, bytes) in loader.strip_later_files(host, &known, &words) {
-        host.replace_file(&path, &bytes, host.access(&path)?)?;
-        undone.files.push((path, FileFate::WordsRemoved));
-    }
+    let mut undone = restore_texts(host, loader, journal)?;
     restore_units(host, loader, journal, &mut undone)?;
     remove_journal(store)?;
+    Ok(undone)
+}
+
+/// Restores every file of the journal, and leaves the journal and the units of a trial.
+pub(super) fn restore_texts(
+    host: &Host,
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+) -> Result<RemovedParameters, BootError> {
+    let mut undone = RemovedParameters::default();
+    let files = journal.files.iter().filter(|saved| !trial_unit::is_unit(&saved.path));
+    // What is generated needs the other files. The last one written goes first: it names others.
+    let (generated, edited): (Vec<_>, Vec<_>) =
+        files.partition(|saved| generator_of(loader, &saved.path).is_some());
+    for saved in edited.into_iter().rev().chain(generated) {
+        let fate = restore_file(host, loader, saved, journal, &mut undone.notes)?;
+        undone.files.push((saved.path.clone(), fate));
+    }
+    if !journal.is_layer() {
+        let known = journal.files.iter().chain(journal.removed());
+        let known: Vec<&str> = known.map(|saved| saved.path.as_str()).collect();
+        for (path, bytes) in loader.strip_later_files(host, &known, &journal.words) {
+            host.replace_file(&path, &bytes, host.access(&path)?)?;
+            undone.files.push((path, FileFate::WordsRemoved));
+        }
+    }
     Ok(undone)
 }
 
@@ -60,7 +75,7 @@ pub(super) fn find_loader(
 
 /// Removes the units of a trial. They come last: after a kill before this, the next boot restores
 /// the rest.
-fn restore_units(
+pub(super) fn restore_units(
     host: &Host,
     loader: &dyn BootLoader,
     journal: &BootJournal,
@@ -70,92 +85,10 @@ fn restore_units(
         let path = own_unit::path(unit);
         let Some(saved) = journal.files.iter().find(|saved| saved.path == path) else { continue };
         own_unit::disable(host, unit);
-        let fate = restore_file(host, loader, saved, &[], &mut undone.notes)?;
+        let fate = restore_file(host, loader, saved, journal, &mut undone.notes)?;
         undone.files.push((saved.path.clone(), fate));
     }
     Ok(())
-}
-
-/// Restores what an earlier apply wrote, after a trial over it, with its journal.
-pub(super) fn restore_earlier(
-    host: &Host,
-    store: &Store,
-    journal: &BootJournal,
-    earlier: &EarlierJournal,
-) -> Result<RemovedParameters, BootError> {
-    let loader = find_loader(store, journal)?;
-    let mut undone = restore_earlier_texts(host, loader, journal, earlier.state)?;
-    restore_units(host, loader, journal, &mut undone)?;
-    save_journal(store, &earlier.journal)?;
-    Ok(undone)
-}
-
-/// Restores the texts of an earlier apply, and leaves the journal and the units of the trial.
-pub(super) fn restore_earlier_texts(
-    host: &Host,
-    loader: &dyn BootLoader,
-    journal: &BootJournal,
-    state: EarlierState,
-) -> Result<RemovedParameters, BootError> {
-    let mut undone = RemovedParameters::default();
-    let files = journal.files.iter().filter(|saved| !trial_unit::is_unit(&saved.path));
-    // What is generated needs the other files. The last one written goes first: it names others.
-    let (generated, edited): (Vec<_>, Vec<_>) =
-        files.partition(|saved| generator_of(loader, &saved.path).is_some());
-    for saved in edited.into_iter().rev().chain(generated) {
-        let mut saved = saved.clone();
-        if state == EarlierState::Replaced {
-            saved.original = saved.replaced.take();
-        }
-        let fate = restore_earlier_text(host, loader, &saved, &journal.words, &mut undone.notes)?;
-        undone.files.push((saved.path, fate));
-    }
-    Ok(undone)
-}
-
-/// Restores one file to its `original`, which has the words of the earlier apply. A file that
-/// another program changed since loses what the trial wrote only.
-fn restore_earlier_text(
-    host: &Host,
-    loader: &dyn BootLoader,
-    saved: &SavedFile,
-    words: &[String],
-    notes: &mut Vec<UndoNote>,
-) -> Result<FileFate, BootError> {
-    let path = saved.path.as_str();
-    let now = host.read_bytes_if_present(path)?;
-    let original = saved.original.as_ref().and_then(FileBytes::get);
-    if now == original {
-        return Ok(FileFate::AlreadySo);
-    }
-    let is_only_ours = now == saved.left.as_ref().and_then(FileBytes::get);
-    let generator = generator_of(loader, path);
-    let changed = match (original, now, generator) {
-        (None, _, _) => {
-            if !is_only_ours {
-                notes.push(UndoNote::ChangedFileRemoved { path: path.to_owned() });
-            }
-            host.erase_file(path)?;
-            return Ok(FileFate::Removed);
-        }
-        (Some(original), now, _) if is_only_ours || now.is_none() => {
-            host.replace_file(path, &original, saved.access())?;
-            return Ok(FileFate::Restored);
-        }
-        (Some(_), _, Some(generator)) => {
-            return regenerate(host, generator, saved, &|text| loader.without_trial(text));
-        }
-        (Some(_), now, None) => {
-            let now = now.unwrap_or_default();
-            match loader.without_trial(&now) {
-                rest if rest != now => rest,
-                _ => loader.strip_words(&now, words).unwrap_or(now),
-            }
-        }
-    };
-    let access = host.access(path).unwrap_or_else(|_| saved.access());
-    host.replace_file(path, &changed, access)?;
-    Ok(FileFate::WordsRemoved)
 }
 
 /// Generates a menu again that another program has generated since, for example after a kernel was
@@ -179,42 +112,62 @@ fn regenerate(
     Ok(FileFate::Regenerated)
 }
 
-/// The words that the files may have: while an apply replaces those of an earlier one, both.
-fn words_to_remove(journal: &BootJournal) -> Vec<String> {
-    let mut words = journal.words.clone();
-    if let Some(change) = journal.history.last().filter(|_| !journal.complete) {
-        words.extend(change.before.iter().filter(|word| !journal.words.contains(word)).cloned());
-    }
-    words
+/// A generated text without the entries of this apply; `None` for a file that is not generated.
+pub(super) fn without_entries(
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+    (path, text): (&str, &[u8]),
+) -> Option<Vec<u8>> {
+    let generator = generator_of(loader, path)?;
+    Some(match journal.is_layer() {
+        true => loader.without_trial(text),
+        false => generator.without_ours(text),
+    })
 }
 
 /// Whether a file has only what we wrote, so that it can get its original bytes.
-fn is_only_ours(loader: &dyn BootLoader, saved: &SavedFile, now: Option<&[u8]>) -> bool {
-    let is = |bytes: &Option<FileBytes>| bytes.as_ref().and_then(FileBytes::get).as_deref() == now;
-    let original = saved.original.as_ref().and_then(FileBytes::get);
-    is(&saved.left)
-        || saved.replaced.is_some() && is(&saved.replaced)
-        || generator_of(loader, &saved.path)
-            .is_some_and(|generator| now.map(|now| generator.without_ours(now)) == original)
+fn is_only_ours(
+    loader: &dyn BootLoader,
+    journal: &BootJournal,
+    saved: &SavedFile,
+    now: Option<&[u8]>,
+) -> bool {
+    let [original, left] =
+        [&saved.original, &saved.left].map(|it| it.as_ref().and_then(FileBytes::get));
+    let rest = now.and_then(|now| without_entries(loader, journal, (&saved.path, now)));
+    // A kill may have interrupted the return of an earlier apply.
+    let is_earlier = |it: &SavedFile| {
+        it.path == saved.path && it.left.as_ref().and_then(FileBytes::get).as_deref() == now
+    };
+    [&left, &original].map(Option::as_deref).contains(&now)
+        || rest.is_some() && rest == original
+        || journal.removed().iter().any(is_earlier)
 }
 
 /// The text that a file had before its words were written; `None`: it did not exist. A file that
 /// another program changed since keeps that change.
 pub(super) fn text_before(
     loader: &dyn BootLoader,
+    journal: &BootJournal,
     saved: &SavedFile,
     now: Option<&[u8]>,
-    words: &[String],
 ) -> Option<Vec<u8>> {
     let original = saved.original.as_ref().and_then(FileBytes::get);
-    let generator = generator_of(loader, &saved.path);
-    if original.is_none() && generator.is_none() || is_only_ours(loader, saved, now) {
+    let is_generated = generator_of(loader, &saved.path).is_some();
+    if original.is_none() && !is_generated || is_only_ours(loader, journal, saved, now) {
         return original;
     }
     let now = now?;
-    match generator {
-        Some(generator) => Some(generator.without_ours(now)),
-        None => Some(loader.strip_words(now, words).unwrap_or_else(|| now.to_vec())),
+    without_entries(loader, journal, (&saved.path, now))
+        .or_else(|| strip(loader, journal, now))
+        .or_else(|| Some(now.to_vec()))
+}
+
+/// A text that another program changed since, without our words; `None` when it has none.
+fn strip(loader: &dyn BootLoader, journal: &BootJournal, now: &[u8]) -> Option<Vec<u8>> {
+    match loader.without_trial(now) {
+        rest if rest != now => Some(rest),
+        _ => loader.strip_words(now, &journal.words),
     }
 }
 
@@ -222,7 +175,7 @@ fn restore_file(
     host: &Host,
     loader: &dyn BootLoader,
     saved: &SavedFile,
-    words: &[String],
+    journal: &BootJournal,
     notes: &mut Vec<UndoNote>,
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
@@ -238,7 +191,8 @@ fn restore_file(
     if now == original {
         return Ok(FileFate::AlreadySo);
     }
-    let only_ours = is_only_ours(loader, saved, now.as_deref());
+    let only_ours = is_only_ours(loader, journal, saved, now.as_deref());
+    let without = |text: &[u8]| without_entries(loader, journal, (path, text)).unwrap_or_default();
     match (original, generator_of(loader, path)) {
         (Some(original), _) if only_ours => {
             host.replace_file(path, &original, saved.access())?;
@@ -253,17 +207,13 @@ fn restore_file(
             Ok(FileFate::Removed)
         }
         // Without our entries there is nothing to remove.
-        (_, Some(generator))
-            if now.as_ref().is_some_and(|now| generator.without_ours(now) == *now) =>
-        {
+        (_, Some(_)) if now.as_ref().is_some_and(|now| without(now) == *now) => {
             Ok(FileFate::Drifted)
         }
-        (_, Some(generator)) => {
-            regenerate(host, generator, saved, &|text| generator.without_ours(text))
-        }
+        (_, Some(generator)) => regenerate(host, generator, saved, &without),
         // Keeps what other programs wrote since, and removes our words.
         (Some(_), None) => {
-            let stripped = now.as_ref().and_then(|now| loader.strip_words(now, words));
+            let stripped = now.and_then(|now| strip(loader, journal, &now));
             let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
             host.replace_file(path, &stripped, host.access(path)?)?;
             Ok(FileFate::WordsRemoved)

@@ -6,12 +6,14 @@
 //! The trial's entries follow all others, so neither a number nor a lost `saved_entry` can make
 //! them the default.
 
+use super::earlier::{read_files, remove, remove_earlier, take_back};
 use super::error::{BootError, WrittenFiles};
-use super::journal::{read_journal, save_last_trial};
+use super::journal::{read_journal, save_journal, save_last_trial};
+use super::loaders::{EntryPosition, ParameterAssignment};
 use super::parameter_effect::ParameterEffect;
-use super::permanent::make_permanent;
-use super::restore::{disarm_trial, find_loader, restore_all, restore_earlier};
+use super::restore::{disarm_trial, find_loader};
 use super::running_kernel::boot_id;
+use super::write::write_planned;
 use super::{line, refusals, trial_unit};
 use crate::documents::boot::{
     BootJournal, SettledAs, TrialDeadline, TrialDoubt, TrialEnd, TrialReason,
@@ -94,11 +96,7 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
             };
             // The journal on disk has the files that making it permanent has changed.
             let journal = read_journal(store)?.unwrap_or(journal);
-            let undone = match &journal.earlier {
-                Some(earlier) => restore_earlier(host, store, &journal, earlier),
-                None => restore_all(host, store, &journal),
-            };
-            let undone = undone.map_err(|error| match error {
+            let undone = take_back(host, store, &journal).map_err(|error| match error {
                 error if error.is_stop() => error,
                 error => {
                     let undone = Some(error.to_string());
@@ -117,6 +115,38 @@ pub fn conclude(host: &Host, store: &Store, doubts: &[TrialDoubt]) -> Result<Tri
     save_last_trial(store, &end)?;
     trial_unit::remove(host)?;
     Ok(end)
+}
+
+/// Makes the parameters of a trial permanent, without the words that only the trial needs.
+/// Returns the files. After an error the journal has what to restore; after a kill it begins again.
+fn make_permanent(
+    host: &Host,
+    store: &Store,
+    mut journal: BootJournal,
+) -> Result<Vec<String>, BootError> {
+    let keep_default = journal.trial.as_ref().is_some_and(|trial| trial.keep_default);
+    let loader = find_loader(store, &journal)?;
+    // A kernel that was removed since the trial was armed needs no entry.
+    let found = loader.find(host)?.unwrap_or_default();
+    journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
+    if journal.kernels.is_empty() {
+        let why = "none of the kernels chosen for the parameters is still in the boot menu";
+        return Err(BootError::wrong(why.to_owned(), None));
+    }
+    let position = if keep_default { EntryPosition::Last } else { EntryPosition::First };
+    remove(host, &read_files(host, loader, &journal)?)?;
+    journal.complete = false;
+    journal.files.retain(|saved| trial_unit::is_unit(&saved.path));
+    remove_earlier(host, store, loader, &mut journal)?;
+    let BootJournal { rule, kernels, words, .. } = journal.clone();
+    let earlier = journal.removed().to_vec();
+    let (rule, kernels, words, earlier) = (&rule, &kernels, &words, &earlier);
+    let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
+    write_planned(host, store, loader, &mut journal, &|| loader.plan_files(host, &assignment))?;
+    journal.files.retain(|saved| !trial_unit::is_unit(&saved.path));
+    (journal.trial, journal.earlier, journal.complete) = (None, None, true);
+    save_journal(store, &journal)?;
+    Ok(journal.files.into_iter().map(|saved| saved.path).collect())
 }
 
 /// Words that this boot does not have, or that are not in force.

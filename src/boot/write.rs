@@ -2,22 +2,22 @@
 //! replaced as a whole. What the loader's program generates is checked before it is installed.
 //! [`super::restore`] puts the original bytes back.
 
-use super::earlier::EarlierApply;
+use super::earlier::{check_menu, read_files, remove_earlier, take_back};
 use super::error::{BootError, WrittenFiles};
 use super::journal::{read_journal, save_journal};
 use super::loaders::{
-    self, BootFilePlan, BootLoader, EarlierTexts, FileEdit, LoaderEntry, ParameterAssignment,
+    self, BootFilePlan, BootLoader, FileEdit, LoaderEntry, ParameterAssignment, generator_of,
 };
 use super::parameters::{ParameterOffer, named};
-use super::present_files::{PresentTexts, changed_since_plan, check_menu, read_originals};
-use super::restore::{disarm_trial, restore_all, restore_earlier};
+use super::present_files::{PresentTexts, changed_since_plan, read_originals};
+use super::restore::{disarm_trial, restore_all, without_entries};
 use super::running_kernel::boot_id;
 pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, own_unit, trial_unit};
 use crate::documents::boot::{
-    BootJournal, BootPlan, EarlierJournal, EarlierState, FileBytes, ParameterChange,
-    RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
+    BootJournal, BootPlan, EarlierJournal, FileBytes, ParameterChange, RemovedParameters, SCHEMA,
+    SavedFile, TrialBoot, WrittenParameters,
 };
 use crate::refusal::UserError;
 use cpushield_linux::processes::process::locale_variables;
@@ -52,10 +52,21 @@ pub fn preview(
         Some(journal) if journal.trial.is_some() => {
             return Err(BootError::TrialPending { words: journal.words });
         }
-        Some(journal) => Some(EarlierApply::read(host, loader, journal)?),
-        None => None,
+        earlier => earlier,
     };
-    plan_files(host, loader, plan, mode, earlier.as_ref())
+    let earlier = earlier.map(|earlier| read_files(host, loader, &earlier)).transpose()?;
+    let earlier = earlier.unwrap_or_default();
+    let mut file_plan = plan_files(host, loader, (plan, mode), &earlier)?;
+    // An apply undoes the other files of the earlier one.
+    for SavedFile { path, original, left, mode: access, .. } in earlier {
+        let is_planned = file_plan.paths().any(|planned| *planned == path) || original == left;
+        match original.as_ref().and_then(FileBytes::get) {
+            _ if mode.is_trial() || is_planned || generator_of(loader, &path).is_some() => {}
+            Some(bytes) => file_plan.edits.push(FileEdit { path, bytes, mode: access }),
+            None => file_plan.removed.push(path),
+        }
+    }
+    Ok(file_plan)
 }
 
 /// Refuses a plan without any parameter. A plan whose parameters are all written already is fine.
@@ -99,10 +110,15 @@ pub fn write(
     check_applies(plan)?;
     let words = words(plan);
     let _lock = store.lock()?;
-    let mut earlier = match read_journal(store)? {
+    let earlier = match read_journal(store)? {
         Some(journal) if !journal.complete => return Err(BootError::Unfinished),
         Some(journal) if is_written(&journal, plan, mode) => {
-            return summarize(host, loader, journal, (Vec::new(), None));
+            return summarize(
+                host,
+                loader,
+                BootJournal { files: Vec::new(), ..journal },
+                Vec::new(),
+            );
         }
         Some(journal) if journal.trial.is_some() => {
             return Err(BootError::TrialPending { words: journal.words });
@@ -110,51 +126,71 @@ pub fn write(
         Some(journal) if words.is_empty() => {
             return Err(BootError::Active { words: journal.words });
         }
-        Some(journal) => Some(read_earlier(host, loader, journal, (mode, &words))?),
+        Some(journal) => {
+            check_replaceable(host, loader, &journal, (mode, &words))?;
+            Some(journal)
+        }
         None => None,
     };
     check_menu(host, store, loader, plan)?;
-    let file_plan = plan_files(host, loader, plan, mode, earlier.as_ref())?;
+    let mut journal = begin_journal(host, loader, (plan, mode), earlier.clone());
+    if words.is_empty() {
+        return summarize(host, loader, journal, Vec::new());
+    }
+    if let Err(error) = write_all(host, store, loader, (plan, mode), &mut journal) {
+        return Err(fail(host, store, loader, &journal, error));
+    }
+    // Only the default entry may differ.
+    let is_same = |it: &BootJournal| it.words == journal.words && it.rule == journal.rule;
+    let replaced = earlier.filter(|it| !is_same(it)).map(|it| it.words).unwrap_or_default();
+    summarize(host, loader, journal, replaced)
+}
+
+/// Writes the files of an apply, undoes an earlier one first, and arms a trial.
+fn write_all(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    (plan, mode): (&BootPlan, &WriteMode),
+    journal: &mut BootJournal,
+) -> Result<(), BootError> {
+    if !mode.is_trial() {
+        remove_earlier(host, store, loader, journal)?;
+    }
+    let earlier = match &journal.earlier {
+        Some(earlier) if mode.is_trial() => read_files(host, loader, &earlier.journal)?,
+        _ => journal.removed().to_vec(),
+    };
+    let make_plan = || plan_files(host, loader, (plan, mode), &earlier);
+    let file_plan = write_planned(host, store, loader, journal, &make_plan)?;
+    if mode.is_trial() {
+        arm_trial(host, store, loader, (plan, mode), journal)?;
+    }
+    extend_history(journal, &file_plan);
+    journal.complete = true;
+    journal.earlier.take_if(|_| !mode.is_trial());
+    save_journal(store, journal)
+}
+
+/// Writes the files that are planned. The journal on the disk has their originals first.
+pub(super) fn write_planned(
+    host: &Host,
+    store: &Store,
+    loader: &dyn BootLoader,
+    journal: &mut BootJournal,
+    make_plan: &dyn Fn() -> Result<BootFilePlan, BootError>,
+) -> Result<BootFilePlan, BootError> {
+    let file_plan = make_plan()?;
     let present = PresentTexts::read(host, &file_plan)?;
-    let mut files = read_originals(host, loader, &file_plan)?;
+    let files = read_originals(host, loader, (journal, &file_plan))?;
     // The loader has read the files before the originals were.
-    if plan_files(host, loader, plan, mode, earlier.as_ref())? != file_plan {
+    if make_plan()? != file_plan {
         return Err(changed_since_plan("the boot menu"));
     }
-    if let Some(earlier) = &mut earlier {
-        earlier.read_planned(host, &file_plan)?;
-        files = match mode.term {
-            ParameterTerm::Trial => present.keep_earlier_entries(loader, files),
-            ParameterTerm::Permanent => earlier.merge_files(files),
-        };
-    }
-    let mut journal = begin_journal(host, loader, (plan, mode), files);
-    journal.earlier = earlier.as_ref().filter(|_| mode.is_trial()).map(|earlier| {
-        let journal = Box::new(earlier.journal.clone());
-        EarlierJournal { state: EarlierState::Kept, journal }
-    });
-    if journal.words.is_empty() {
-        return summarize(host, loader, journal, (Vec::new(), None));
-    }
-    journal.history = extend_history(&journal, &file_plan, earlier.as_ref());
-    save_journal(store, &journal)?;
-    let result = write_files(host, loader, &file_plan, &present, &mut journal)
-        .and_then(|()| match mode.term {
-            ParameterTerm::Trial => arm_trial(host, store, loader, (plan, mode), &mut journal),
-            ParameterTerm::Permanent => Ok(()),
-        })
-        .and_then(|()| {
-            let complete = finish(&journal, &file_plan);
-            save_journal(store, &complete)?;
-            Ok(complete)
-        });
-    match result {
-        Ok(journal) => {
-            let files = journal.files.iter().map(|saved| saved.path.clone()).collect();
-            summarize(host, loader, journal, (files, earlier.as_ref()))
-        }
-        Err(error) => Err(take_back(host, store, loader, (&journal, earlier.as_ref()), error)),
-    }
+    journal.files.splice(0..0, files);
+    save_journal(store, journal)?;
+    write_files(host, loader, &file_plan, &present, journal)?;
+    Ok(file_plan)
 }
 
 /// Whether the parameters of a plan are written already, with the same default entry. A trial of
@@ -174,14 +210,14 @@ fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool 
 }
 
 /// Restores what a failed write has written. Returns the error that `write` reports.
-fn take_back(
+fn fail(
     host: &Host,
     store: &Store,
     loader: &dyn BootLoader,
-    (journal, earlier): (&BootJournal, Option<&EarlierApply>),
+    journal: &BootJournal,
     error: BootError,
 ) -> BootError {
-    if error.is_stop() {
+    if error.is_stop() || journal.files.is_empty() && journal.removed().is_empty() {
         return error;
     }
     // A loader with the order to boot an absent entry once boots its ordinary one.
@@ -189,12 +225,8 @@ fn take_back(
         Err(stop) if stop.is_stop() => return stop,
         other => other,
     };
-    let restored = match (&journal.earlier, earlier) {
-        (Some(kept), _) => restore_earlier(host, store, journal, kept).map(drop),
-        (None, Some(earlier)) => earlier.put_back(host, store, journal),
-        (None, None) => restore_all(host, store, journal).map(drop),
-    };
-    let failures = [disarmed, restored].into_iter().filter_map(Result::err);
+    let failures = [disarmed, take_back(host, store, journal).map(drop)];
+    let failures = failures.into_iter().filter_map(Result::err);
     let failures: Vec<String> = failures.map(|error| error.to_string()).collect();
     BootError::Failed {
         why: error.to_string(),
@@ -219,7 +251,7 @@ fn begin_journal(
     host: &Host,
     loader: &dyn BootLoader,
     (plan, mode): (&BootPlan, &WriteMode),
-    files: Vec<SavedFile>,
+    earlier: Option<BootJournal>,
 ) -> BootJournal {
     BootJournal {
         journal: "cpushield-boot".to_owned(),
@@ -235,39 +267,39 @@ fn begin_journal(
         keep_default: Some(mode.keeps_default()),
         trial: None,
         loaded: None,
-        history: Vec::new(),
-        earlier: None,
-        files,
+        history: earlier.as_ref().map(|it| it.history.clone()).unwrap_or_default(),
+        earlier: earlier.map(|it| EarlierJournal { removed: Vec::new(), journal: Box::new(it) }),
+        files: Vec::new(),
     }
 }
 
-/// Reads what an earlier apply wrote, if other words can replace its words.
-fn read_earlier(
+/// Checks that other words can replace those of an earlier apply.
+fn check_replaceable(
     host: &Host,
     loader: &dyn BootLoader,
-    journal: BootJournal,
+    journal: &BootJournal,
     (mode, words): (&WriteMode, &[String]),
-) -> Result<EarlierApply, BootError> {
+) -> Result<(), BootError> {
     if journal.loader != loader.name() {
-        return Err(BootError::Active { words: journal.words });
+        return Err(BootError::Active { words: journal.words.clone() });
     }
     // Only the words tell a trial's boot from another one.
     if mode.is_trial() && words.iter().all(|word| journal.words.contains(word)) {
-        return Err(BootError::TrialOfPart { words: words.to_vec(), written: journal.words });
+        let (words, written) = (words.to_vec(), journal.words.clone());
+        return Err(BootError::TrialOfPart { words, written });
     }
-    if let Some(note) = kexec::unload(host, &journal)? {
-        return Err(BootError::wrong(note.to_string(), None));
+    match kexec::unload(host, journal)? {
+        Some(note) => Err(BootError::wrong(note.to_string(), None)),
+        None => Ok(()),
     }
-    EarlierApply::read(host, loader, journal)
 }
 
-/// Plans every file that an apply writes or removes.
+/// Plans every file that an apply writes or removes, without the words of an earlier one.
 fn plan_files(
     host: &Host,
     loader: &dyn BootLoader,
-    plan: &BootPlan,
-    mode: &WriteMode,
-    earlier: Option<&EarlierApply>,
+    (plan, mode): (&BootPlan, &WriteMode),
+    earlier: &[SavedFile],
 ) -> Result<BootFilePlan, BootError> {
     let (kernels, requested) = (chosen_kernels(plan), words(plan));
     let mut words = requested.clone();
@@ -276,57 +308,27 @@ fn plan_files(
     if mode.is_trial() && !panics {
         words.push(PANIC.to_owned());
     }
-    let none = EarlierTexts::new();
-    let mut file_plan = loader.plan_files(
-        host,
-        &ParameterAssignment {
-            rule: &plan.rule,
-            kernels: &kernels,
-            words: &words,
-            position: mode.position(earlier),
-            earlier: earlier.map_or(&none, |earlier| &earlier.texts),
-        },
-    )?;
-    if let Some(earlier) = earlier.filter(|_| !mode.is_trial()) {
-        earlier.add_leftovers(loader, &mut file_plan);
-    }
+    let position = mode.position();
+    let (rule, kernels, words) = (&plan.rule, &kernels, &words);
+    let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
+    let mut file_plan = loader.plan_files(host, &assignment)?;
     add_trial_units(&mut file_plan, mode, &requested);
     Ok(file_plan)
 }
 
-/// The changes until now, and this one.
-fn extend_history(
-    journal: &BootJournal,
-    file_plan: &BootFilePlan,
-    earlier: Option<&EarlierApply>,
-) -> Vec<ParameterChange> {
-    let mut history = earlier.map(|it| it.journal.history.clone()).unwrap_or_default();
-    if earlier.is_some_and(|earlier| earlier.is_moved_by(journal)) {
-        return history;
+/// Adds this change to those until now, unless only the default entry differs.
+fn extend_history(journal: &mut BootJournal, file_plan: &BootFilePlan) {
+    let earlier = journal.earlier.as_ref().map(|it| &it.journal);
+    if earlier.is_some_and(|it| it.words == journal.words && it.rule == journal.rule) {
+        return;
     }
-    let edits = file_plan.edits.iter().map(|edit| &edit.path);
-    history.push(ParameterChange {
+    journal.history.push(ParameterChange {
         at_s: epoch_seconds().unwrap_or(0),
-        before: earlier.map(|it| it.journal.words.clone()).unwrap_or_default(),
+        before: earlier.map(|it| it.words.clone()).unwrap_or_default(),
         after: journal.words.clone(),
         kernels: journal.kernels.clone(),
-        files: edits.chain(&file_plan.removed).chain(&file_plan.generated).cloned().collect(),
+        files: file_plan.paths().cloned().collect(),
     });
-    history
-}
-
-/// The journal of a complete apply: files that only an earlier apply had written are as they were.
-pub(super) fn finish(journal: &BootJournal, file_plan: &BootFilePlan) -> BootJournal {
-    let mut journal = BootJournal { complete: true, ..journal.clone() };
-    for saved in &mut journal.files {
-        saved.replaced = None;
-    }
-    journal.files.retain(|saved| {
-        let is_edited = file_plan.edits.iter().any(|edit| edit.path == saved.path);
-        let has_words = saved.original != saved.left;
-        is_edited && has_words || file_plan.generated.contains(&saved.path)
-    });
-    journal
 }
 
 /// Makes the first of our entries boot once. The journal records this first.
@@ -398,10 +400,8 @@ pub(super) fn write_files(
             return Err(BootError::wrong(format!("no program generates {path}"), None));
         };
         let generated = generator.generate(host)?;
-        let rest = match journal.earlier.as_ref().map(|earlier| earlier.state) {
-            Some(EarlierState::Kept) => loader.without_trial(&generated),
-            Some(EarlierState::Replaced) | None => generator.without_ours(&generated),
-        };
+        let rest = without_entries(loader, journal, (path, &generated))
+            .unwrap_or_else(|| generator.without_ours(&generated));
         let Some(saved) = journal.files.iter_mut().find(|saved| saved.path == *path) else {
             continue;
         };
@@ -448,10 +448,9 @@ fn summarize(
     host: &Host,
     loader: &dyn BootLoader,
     journal: BootJournal,
-    (files, earlier): (Vec<String>, Option<&EarlierApply>),
+    replaced: Vec<String>,
 ) -> Result<WrittenParameters, BootError> {
-    let replaced = earlier.filter(|earlier| !earlier.is_moved_by(&journal));
-    let BootJournal { words, kernels, trial, .. } = journal;
+    let BootJournal { words, kernels, trial, files, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
     let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
     let entry = ours.and_then(|entry| entry.id.clone());
@@ -464,10 +463,10 @@ fn summarize(
         entry,
         menu: found.menu.clone(),
         entries_without: found.titles_by_words(&words).1,
-        replaced: replaced.map(|earlier| earlier.journal.words.clone()).unwrap_or_default(),
+        replaced,
         words,
         kernels,
-        files,
+        files: files.into_iter().map(|saved| saved.path).collect(),
         trial,
     })
 }
@@ -478,21 +477,19 @@ fn summarize(
 /// A file cannot be restored; the journal is kept then.
 pub fn undo(host: &Host, store: &Store) -> Result<Option<RemovedParameters>, BootError> {
     let _lock = store.lock()?;
-    let Some(mut journal) = read_journal(store)? else { return Ok(None) };
+    let Some(journal) = read_journal(store)? else { return Ok(None) };
     if let Some(loader) = loaders::named(&journal.loader) {
         disarm_trial(host, loader, &journal)?;
     }
-    let mut notes: Vec<_> = kexec::unload(host, &journal)?.into_iter().collect();
-    let mut files = Vec::new();
-    if let Some(earlier) = journal.earlier.take_if(|it| it.state == EarlierState::Kept) {
-        let trial = restore_earlier(host, store, &journal, &earlier)?;
-        journal = *earlier.journal;
-        notes.extend(trial.notes);
-        files = trial.files;
+    let note = kexec::unload(host, &journal)?;
+    let mut above = RemovedParameters::default();
+    if journal.earlier.is_some() {
+        above = take_back(host, store, &journal)?;
     }
+    let Some(journal) = read_journal(store)? else { return Ok(None) };
     let mut undone = restore_all(host, store, &journal)?;
-    files.retain(|(path, _)| undone.files.iter().all(|(later, _)| later != path));
-    undone.files.splice(0..0, files);
-    undone.notes.extend(notes);
+    above.files.retain(|(path, _)| undone.files.iter().all(|(later, _)| later != path));
+    undone.files.splice(0..0, above.files);
+    undone.notes.extend(above.notes.into_iter().chain(note));
     Ok(Some(undone))
 }

@@ -1,6 +1,5 @@
 //! How the parameters of a boot plan are written. Pure.
 
-use super::earlier::EarlierApply;
 use super::loaders::EntryPosition;
 use super::trial_unit::TrialProgram;
 use crate::documents::boot::TrialDeadline;
@@ -67,12 +66,11 @@ impl WriteMode {
     }
 
     /// Where our entries are in the menu.
-    pub(super) fn position(&self, earlier: Option<&EarlierApply>) -> EntryPosition {
-        match (self.term, earlier, self.default_entry) {
-            (ParameterTerm::Trial, Some(_), _) => EntryPosition::OverEarlier,
-            (ParameterTerm::Trial, None, _) => EntryPosition::Last,
-            (ParameterTerm::Permanent, _, DefaultEntry::Kept) => EntryPosition::Last,
-            (ParameterTerm::Permanent, _, DefaultEntry::Ours) => EntryPosition::First,
+    pub(super) fn position(&self) -> EntryPosition {
+        match (self.term, self.default_entry) {
+            (ParameterTerm::Trial, _) => EntryPosition::Trial,
+            (ParameterTerm::Permanent, DefaultEntry::Kept) => EntryPosition::Last,
+            (ParameterTerm::Permanent, DefaultEntry::Ours) => EntryPosition::First,
         }
     }
 }

@@ -289,9 +289,13 @@ fn assert_recording_is_the_machine(name: &str, host: Host) {
     let dir = fresh(name);
     let wanted = ["/proc/sys/vm/stat_interval", "/sys/class/net/*/queues/*/rps_cpus", "/nowhere"];
     let host = host.recording(&dir).unwrap();
-    let seen = as_recorded(survey(&host, &wanted));
+    let mut seen = as_recorded(survey(&host, &wanted));
     assert_eq!(host.recording_failure(), None, "{name}");
-    let again = survey(&Host::recorded(&dir).unwrap(), &wanted);
+    let mut again = survey(&Host::recorded(&dir).unwrap(), &wanted);
+    // A program of a live machine may fall asleep between two reads of its file.
+    for placed in seen.tasks.iter_mut().chain(&mut again.tasks).filter(|_| name == "live") {
+        placed.task.state = '?';
+    }
     // As JSON, so that a difference can be found in the message.
     let json = |machine: &Machine| serde_json::to_string_pretty(machine).unwrap();
     let read: Machine = serde_json::from_str(&json(&seen)).unwrap();

@@ -113,7 +113,7 @@ def agreeing(longest, began, measured):
         later = [ns for ns in more if ns >= -50_000]
         return later, [ns for ns in later if ns <= 200_000]
 
-    shifts = {now - late - dues[0] for now, late in measured if abs(now - late - dues[0]) < 20_000_000}
+    shifts = {now - late - dues[0] for now, late in measured if abs(now - late - dues[0]) < 100_000_000}
     later, same = max((near(shift) for shift in shifts), key=lambda found: len(found[1]), default=([], []))
     text = f"of the {len(longest)} longest delays, the program measured {len(same)} alike to 200 us, {len(later)} no shorter"
     enough = len(same) * 4 >= len(longest) * 3 and len(later) * 8 >= len(longest) * 7

@@ -25,13 +25,13 @@ case $n in
     status "boot plan" 0 cpushield boot plan
     cpushield boot plan
     status "boot apply --trial" 0 cpushield boot apply --trial --cpus 3
-    is "an entry of its own has the parameters" "a-cpushield-$rt.conf" has
-    is "the loader has the one-shot entry" "a-cpushield-$rt.conf" efi_says LoaderEntryOneShot
+    is "an entry of its own has the parameters" "a-cpushield-trial-$rt.conf" has
+    is "the loader has the one-shot entry" "a-cpushield-trial-$rt.conf" efi_says LoaderEntryOneShot
     boot_again
     ;;
 2)
     is "the trial booted" 3 cat /sys/devices/system/cpu/nohz_full
-    is "by its own entry" "a-cpushield-$rt.conf" efi_says LoaderEntrySelected
+    is "by its own entry" "a-cpushield-trial-$rt.conf" efi_says LoaderEntrySelected
     is "which is not the default" 1 sh -c 'cpushield boot status | grep -c "^Next boot: Debian GNU/Linux ([^)]*) (it is the first entry)"'
     boot_again # as a button would do it: nothing has concluded the trial
     ;;

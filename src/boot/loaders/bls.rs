@@ -27,7 +27,7 @@ const DIRS: &[&str] = &["/boot/loader/entries", "/boot/efi/loader/entries", "/ef
 /// (boot_entry_compare() in src/shared/bootspec.c, systemd 257; blscfg.c of Fedora's GRUB 2.06).
 const OURS: &str = "a-cpushield-";
 
-/// The prefix of a trial over the words of an earlier apply, which may have the other names.
+/// The prefix of a trial.
 const TRIAL: &str = "a-cpushield-trial-";
 
 /// The first line of our own entries.
@@ -82,7 +82,7 @@ impl BootLoader for BlsLoader {
         &[
             LoaderPageRow {
                 loader: "GRUB 2 with `blscfg` (Fedora, RHEL)",
-                files: "`loader/entries/*.conf`; `a-cpushield-*.conf` for a trial",
+                files: "`loader/entries/*.conf`; `a-cpushield-trial-*.conf` for a trial",
                 trial: "`next_entry`",
                 later: "get the parameters from `/etc/kernel/install.d/95-cpushield.install`",
             },
@@ -126,7 +126,7 @@ impl BootLoader for BlsLoader {
         match assignment.position {
             EntryPosition::First => {}
             EntryPosition::Last => return plan_copies(host, assignment, OURS),
-            EntryPosition::OverEarlier => return plan_copies(host, assignment, TRIAL),
+            EntryPosition::Trial => return plan_copies(host, assignment, TRIAL),
         }
         let mut plan = LINES.plan_files(host, assignment)?;
         plan.edits.retain(|edit| !is_ours(&edit.path));

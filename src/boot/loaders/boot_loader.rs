@@ -5,9 +5,10 @@ use crate::boot::error::BootError;
 use crate::boot::grub::later_kernels::LaterKernels;
 use crate::boot::kernel_file::candidate_paths;
 use crate::boot::line;
-use crate::documents::boot::{BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason};
+use crate::documents::boot::{
+    BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason, SavedFile,
+};
 use cpushield_linux::Host;
-use std::collections::BTreeMap;
 
 /// A kernel's entry in a menu.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -155,10 +156,6 @@ impl BootFilePlan {
 /// The boot loader of this machine, and its menu.
 pub type InstalledLoader = (&'static dyn BootLoader, FoundLoader);
 
-/// Files as they were before an earlier apply, by path with links resolved; `None`: the file did
-/// not exist.
-pub type EarlierTexts = BTreeMap<String, Option<Vec<u8>>>;
-
 /// Which words to give to which kernels.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterAssignment<'a> {
@@ -170,8 +167,8 @@ pub struct ParameterAssignment<'a> {
     pub words: &'a [String],
     /// Where new entries come.
     pub position: EntryPosition,
-    /// The texts to which the words are added, where an earlier apply has changed the files.
-    pub earlier: &'a EarlierTexts,
+    /// The files of an earlier apply: the words are added to the texts before it.
+    pub earlier: &'a [SavedFile],
 }
 
 impl<'a> ParameterAssignment<'a> {
@@ -189,9 +186,9 @@ pub enum EntryPosition {
     First,
     /// After all others, so that the default entry does not change.
     Last,
-    /// After all others, under names of their own: a trial over the words of an earlier apply,
-    /// which stay as they are.
-    OverEarlier,
+    /// After all others, under names of their own: a trial, over the words of an earlier apply if
+    /// there is one.
+    Trial,
 }
 
 /// A row of the table of loaders in `docs/boot.md`, in Markdown.
@@ -306,7 +303,7 @@ pub trait BootOnce {
 
 /// What cpushield has written into the files of a loader, and how it is removed again.
 pub trait LoaderFiles {
-    /// A file without our entries at [`EntryPosition::OverEarlier`].
+    /// A file without our entries at [`EntryPosition::Trial`].
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
         text.to_vec()
     }

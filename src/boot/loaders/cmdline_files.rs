@@ -2,12 +2,12 @@
 //! and nothing else in the file changes. A file that cannot be parsed is not written.
 
 use super::boot_loader::{
-    BootFilePlan, EarlierTexts, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
+    BootFilePlan, EntryFiles, FileEdit, FoundLoader, LoaderEntry, ParameterAssignment,
 };
 use super::entry_purpose::find_purpose;
 use crate::boot::error::BootError;
 use crate::boot::line;
-use crate::documents::boot::{BootWarning, EntryPurpose, NextReason};
+use crate::documents::boot::{BootWarning, EntryPurpose, NextReason, SavedFile};
 use cpushield_linux::Host;
 use std::ops::Range;
 
@@ -72,11 +72,13 @@ impl CmdlineFileLoader {
         &self,
         host: &Host,
         path: &str,
-        earlier: &EarlierTexts,
+        earlier: &[SavedFile],
     ) -> Result<(String, Vec<CmdlinePart>), BootError> {
-        match earlier.get(&host.resolve_links(path)) {
-            Some(Some(bytes)) => self.parse_bytes(host, path, bytes.clone()),
-            Some(None) | None => self.read(host, path),
+        let resolved = host.resolve_links(path);
+        let saved = earlier.iter().find(|saved| saved.path == resolved);
+        match saved.and_then(|saved| saved.original.as_ref()?.get()) {
+            Some(bytes) => self.parse_bytes(host, path, bytes),
+            None => self.read(host, path),
         }
     }
 

@@ -48,7 +48,7 @@ const LABELS: LabelSection = LabelSection {
     title: "cpushield",
 };
 
-/// A trial over the words of an earlier apply, which may have the other labels.
+/// A trial.
 const TRIAL: LabelSection = LabelSection {
     begin: "# Made by cpushield for a trial; `cpushield boot undo` removes it.\n",
     end: "# The end of the trial of cpushield.\n",
@@ -140,7 +140,7 @@ impl BootLoader for ExtlinuxLoader {
                 EntryPosition::Last => {
                     text.clone() + &make_copies(&text, (&text, &parts), assignment, &LABELS)
                 }
-                EntryPosition::OverEarlier => {
+                EntryPosition::Trial => {
                     let base = without_section(&now, &TRIAL);
                     let copies = make_copies(&base, (&text, &parts), assignment, &TRIAL);
                     base + &copies

@@ -18,7 +18,7 @@ use crate::boot::error::BootError;
 use crate::boot::grub::generator::{self, MARK};
 use crate::boot::grub::{env, menu};
 use crate::boot::line;
-use crate::documents::boot::{BootWarning, EntryPurpose, NextReason};
+use crate::documents::boot::{BootWarning, EntryPurpose, NextReason, SavedFile};
 use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
 
@@ -26,8 +26,8 @@ use cpushield_linux::text::cmdline;
 const FIRST: &str = "/etc/grub.d/07_cpushield";
 /// After all others, whose entries keep their numbers.
 const LAST: &str = "/etc/grub.d/42_cpushield";
-/// A trial over the words of an earlier apply, which has one of the others.
-const OVER_EARLIER: &str = "/etc/grub.d/43_cpushield";
+/// A trial.
+const TRIAL_SCRIPT: &str = "/etc/grub.d/43_cpushield";
 /// The script that adds the entries of other systems (util/grub.d/30_os-prober.in, 2.12).
 const OTHER_SYSTEMS: &str = "/etc/grub.d/30_os-prober";
 /// The distribution's own script, which ours runs.
@@ -94,13 +94,15 @@ impl BootLoader for GrubLoader {
             });
         };
         let position = match assignment.position {
-            EntryPosition::First if shifts_default(host, dir)? => EntryPosition::Last,
+            EntryPosition::First if shifts_default(host, dir, assignment.earlier)? => {
+                EntryPosition::Last
+            }
             position => position,
         };
         let (path, name, others): (_, _, &[&str]) = match position {
             EntryPosition::First => (FIRST, &generator::PERMANENT, &[LAST]),
             EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
-            EntryPosition::OverEarlier => (OVER_EARLIER, &generator::TRIAL, &[]),
+            EntryPosition::Trial => (TRIAL_SCRIPT, &generator::TRIAL, &[]),
         };
         let kernels = assignment.later_kernels(host);
         let bytes = generator::script(&kernels, assignment.words, name).into_bytes();
@@ -139,7 +141,7 @@ impl BootOnce for GrubLoader {
 impl LoaderFiles for GrubLoader {
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(text) {
-            Ok(text) => generator::without_ours(text, &[OVER_EARLIER]).into_bytes(),
+            Ok(text) => generator::without_ours(text, &[TRIAL_SCRIPT]).into_bytes(),
             Err(_) => text.to_vec(),
         }
     }
@@ -177,7 +179,7 @@ impl MenuGenerator for GrubLoader {
 
     fn without_ours(&self, generated: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(generated) {
-            Ok(text) => generator::without_ours(text, &[FIRST, LAST, OVER_EARLIER]).into_bytes(),
+            Ok(text) => generator::without_ours(text, &[FIRST, LAST, TRIAL_SCRIPT]).into_bytes(),
             Err(_) => generated.to_vec(),
         }
     }
@@ -219,8 +221,8 @@ fn read_files(host: &Host, dir: &str) -> Result<GrubFiles, BootError> {
 
 /// Whether entries in front would make the default another entry, because it is a number. Where
 /// ours are in front already, the number counts them, and they stay there.
-fn shifts_default(host: &Host, dir: &str) -> Result<bool, BootError> {
-    if host.exists(FIRST) {
+fn shifts_default(host: &Host, dir: &str, earlier: &[SavedFile]) -> Result<bool, BootError> {
+    if host.exists(FIRST) || earlier.iter().any(|saved| saved.path == FIRST) {
         return Ok(false);
     }
     let GrubFiles { menu, variables, .. } = read_files(host, dir)?;

@@ -23,9 +23,8 @@ mod systemd_boot;
 pub(super) use entry_purpose::find_word_purpose;
 
 pub use boot_loader::{
-    BootFilePlan, BootLoader, BootOnce, EarlierTexts, EntryFiles, EntryPosition, FileEdit,
-    FoundLoader, InstalledLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment,
-    generator_of,
+    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
+    InstalledLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
 };
 pub use listed_kernels::{ListedKernel, listed_kernels};
 pub(super) use source_file::{SourceFile, SourceFormat};

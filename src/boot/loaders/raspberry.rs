@@ -225,7 +225,8 @@ impl BootLoader for RaspberryLoader {
             return Ok(BootFilePlan { removed, ..LINES.plan_files(host, assignment)? });
         }
         // The firmware knows only one `tryboot.txt`.
-        if assignment.position == EntryPosition::OverEarlier && host.exists(&ours[0]) {
+        let is_taken = assignment.earlier.iter().any(|saved| saved.path == ours[0]);
+        if assignment.position == EntryPosition::Trial && is_taken {
             let why = format!("{} already has the written parameters", ours[0]);
             return Err(BootError::cannot_boot_once(why));
         }

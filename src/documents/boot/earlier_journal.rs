@@ -1,26 +1,29 @@
-//! What a trial is written over: the journal of an earlier apply whose words stay during the trial.
+//! What an apply or a trial is written over: the journal of an earlier apply.
 
-use super::BootJournal;
+use super::{BootJournal, SavedFile};
 use serde::{Deserialize, Serialize};
 
-/// The journal of an earlier apply, while a trial of other words is under way.
+/// The journal of an earlier apply, until the later one is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EarlierJournal {
-    /// Whether its words are still in the boot files.
-    pub state: EarlierState,
-    /// The journal, as it is again when the trial fails.
+    /// Its files that were undone, each with the text that it left; empty while its words are in
+    /// the boot files, under those of a trial.
+    pub removed: Vec<SavedFile>,
+    /// The journal, as it is again when the later apply fails.
     pub journal: Box<BootJournal>,
 }
 
-/// What happened to the words of an earlier apply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EarlierState {
-    /// They stay, and the trial has entries of its own. The originals of the trial's journal have
-    /// them.
-    Kept,
-    /// The trial passed, and its words are replacing them. The originals of the trial's journal are
-    /// the texts before the first change.
-    Replaced,
+impl BootJournal {
+    /// Whether this is a trial over the words of an earlier apply, which are still there.
+    #[must_use]
+    pub fn is_layer(&self) -> bool {
+        self.earlier.is_some() && self.removed().is_empty()
+    }
+
+    /// The files of the earlier apply that were undone.
+    #[must_use]
+    pub fn removed(&self) -> &[SavedFile] {
+        self.earlier.as_ref().map_or(&[], |earlier| &earlier.removed)
+    }
 }

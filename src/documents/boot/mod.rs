@@ -22,7 +22,7 @@ pub use at_every_boot::AtEveryBoot;
 pub use change::ParameterChange;
 pub use difference::{BootDifference, UndoNote};
 pub use doubt::{TrialDoubt, TrialReason};
-pub use earlier_journal::{EarlierJournal, EarlierState};
+pub use earlier_journal::EarlierJournal;
 pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval, WordState};
 pub use kernel_rule::KernelRule;
@@ -192,7 +192,7 @@ pub struct BootJournal {
     pub loaded: Option<String>,
     /// Each change of the words since the files had their original text, the first one first.
     pub history: Vec<ParameterChange>,
-    /// What the trial is written over; `None`: no earlier apply.
+    /// What is written over; `None`: no earlier apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<EarlierJournal>,
     /// The files, in the order in which they are written.

@@ -17,9 +17,6 @@ pub struct SavedFile {
     pub owner: Option<(u32, u32)>,
     /// The bytes that we wrote; `None` while unknown.
     pub left: Option<FileBytes>,
-    /// The bytes of an earlier apply, while a later one replaces them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replaced: Option<FileBytes>,
 }
 
 /// Bytes in JSON, as text if they are UTF-8.

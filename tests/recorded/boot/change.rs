@@ -203,17 +203,42 @@ fn a_dry_run_shows_the_files_that_an_apply_writes() {
                 .any(|edit| String::from_utf8_lossy(&edit.bytes).contains(write::PANIC));
             assert_eq!(has_panic, term == ParameterTerm::Trial, "{name}");
         }
+        for choices in CHOICES {
+            let (machine, plan, mode) = make_second_plan(make, choices);
+            let (host, before) = (machine.host(), inside(&machine));
+            let shown = write::preview(&host, &machine.store(), &plan, &mode).unwrap();
+            write::write(&host, &machine.store(), &plan, &mode).unwrap();
+            let mut after = inside(&machine);
+            let paths = shown.edits.iter().map(|edit| (&edit.path, Some(edit.bytes.clone())));
+            let removed = shown.removed.iter().map(|path| (path, None));
+            for (path, bytes) in paths.chain(removed) {
+                let inner = PathBuf::from(path.trim_start_matches('/'));
+                let text = after.remove(&inner).map(|(_, bytes)| bytes);
+                assert_eq!(text, bytes, "{name} {choices:?} {path}");
+                assert_ne!(text, before.get(&inner).map(|(_, bytes)| bytes.clone()), "{path}");
+            }
+            let is_shown = |path: &PathBuf| {
+                !path.ends_with("grub.cfg") && !path.starts_with("var") && !shown.edits.is_empty()
+            };
+            for (path, now) in after.iter().filter(|(path, _)| is_shown(path)) {
+                assert_eq!(before.get(path), Some(now), "{name} {choices:?} {}", path.display());
+            }
+        }
     }
 }
+
+/// The same kernels, and the words of the first apply without the last one.
+const FEWER_WORDS: &str = "*-r[t]*";
 
 /// The default entry and the kernels of an apply.
 type ApplyChoice = (DefaultEntry, &'static str);
 
-/// Two applies, of which the second also writes and removes other files.
-const CHOICES: [[ApplyChoice; 2]; 4] = {
+/// Two applies, of which the second also writes and removes other files, or leaves words out.
+const CHOICES: [[ApplyChoice; 2]; 5] = {
     use DefaultEntry::{Kept, Ours};
     [
         [(Ours, "*-rt*"), (Ours, "*-rt*")],
+        [(Ours, "*-rt*"), (Ours, FEWER_WORDS)],
         [(Ours, "*-rt*"), (Kept, "*-rt*")],
         [(Kept, "*-rt*"), (Ours, "*-rt*")],
         [(Ours, "*-rt*"), (Ours, "*")],
@@ -233,7 +258,10 @@ fn make_second_plan(
     let plan = make_plan(&machine, &asked("2-3", first_kernels));
     let mode = WriteMode { default_entry: first, ..WriteMode::default() };
     write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap();
-    let plan = make_plan(&machine, &asked("3", second_kernels));
+    let fewer = second_kernels == FEWER_WORDS;
+    let mut asked = asked(if fewer { "2-3" } else { "3" }, second_kernels);
+    asked.shield.tunables.set("irqaffinity", !fewer);
+    let plan = make_plan(&machine, &asked);
     (machine, plan, WriteMode { default_entry: second, ..WriteMode::default() })
 }
 

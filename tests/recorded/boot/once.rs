@@ -156,7 +156,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
     let before = machine.files();
     let written = arm_trial(&machine, &host, &request_rt_kernels());
     let next = written.next.unwrap().to_string();
-    assert_eq!(next, "cpushield-l0 (boot-once of ldlinux.sys, for one boot)");
+    assert_eq!(next, "cpushield-trial-l0 (boot-once of ldlinux.sys, for one boot)");
     assert!(written.next_has && find_our_entries(&machine)[0].args.contains("panic=30"));
     write::undo(&host, &machine.store()).unwrap().unwrap();
     assert_eq!(before, machine.files());
@@ -173,10 +173,7 @@ fn extlinux_boots_a_label_once_and_a_trial_that_holds_becomes_permanent() {
     std::fs::write(machine.path("boot/extlinux/ldlinux.sys"), make_vector("")).unwrap();
     boot(&machine);
     assert_eq!(trial::conclude(&host, &machine.store(), &[]).unwrap().end, SettledAs::Permanent);
-    assert_eq!(
-        machine.read(FILE),
-        LABELS.replacen("append ", &format!("append {ADDED} "), 1) + "\n"
-    );
+    assert_eq!(machine.read(FILE), LABELS.replacen("append ", &format!("append {ADDED} "), 1));
     write::undo(&host, &machine.store()).unwrap().unwrap();
     assert_eq!(machine.read(FILE), LABELS);
 }
@@ -232,7 +229,7 @@ fn with_u_boot_only_kexec_can_start_a_trial() {
     // The running kernel starts the label, and a reset boots the default.
     let how = WriteMode { start: write::EntryStart::Kexec, ..make_trial_mode() };
     let written = write::write(&host, &store, &plan, &how).unwrap();
-    assert_eq!(written.trial.unwrap().entry, "cpushield-l0");
+    assert_eq!(written.trial.unwrap().entry, "cpushield-trial-l0");
     boot(&machine);
     assert_eq!(trial::conclude(&host, &store, &[]).unwrap().end, SettledAs::Permanent);
     assert!(find_our_entries(&machine).is_empty());

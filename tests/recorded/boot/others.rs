@@ -144,7 +144,7 @@ fn a_trial_with_systemd_boot_is_a_separate_entry_that_boots_once() {
         written.next.unwrap().to_string(),
         "Debian (6.12.1-rt) (cpushield) (EFI variable LoaderEntryOneShot, for one boot)"
     );
-    let own = machine.read("boot/loader/entries/a-cpushield-6.12.1-rt.conf");
+    let own = machine.read("boot/loader/entries/a-cpushield-trial-6.12.1-rt.conf");
     assert!(
         own.contains(&format!("options {}", ADDED.trim())) && !own.contains("sort-key"),
         "{own}"

@@ -98,7 +98,7 @@ fn status_reports_a_trial_that_crashed() {
     assert_eq!(status.trial_state, Some(TrialState::FellBack { since_s: Some(1_778_335_402) }));
     assert!(status.differs.is_empty(), "{status:#?}");
     let text = terminal_blocks(&boot_status_blocks(&status), usize::MAX, &unpainted);
-    let said = "Trial failed: cpushield-6.12.9-rt-amd64 was booted, but the boot failed. \
+    let said = "Trial failed: cpushield-trial-6.12.9-rt-amd64 was booted, but the boot failed. \
                 The machine fell back and has run another entry since 2026-05-09 14:03:22 UTC.";
     assert!(text.contains(said) && text.contains("cpushield boot undo"), "{text}");
     assert!(!text.contains("boot the entry"), "{text}");
