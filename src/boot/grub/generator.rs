@@ -24,10 +24,10 @@ pub struct EntryNames {
     title: &'static str,
 }
 
-/// Entries of an apply, or of a trial without an earlier one.
+/// Entries of an apply.
 pub const PERMANENT: EntryNames = EntryNames { id: ID, title: "cpushield" };
 
-/// Entries of a trial, together with those of an earlier apply.
+/// Entries of a trial, with those of an earlier apply if there is one.
 pub const TRIAL: EntryNames = EntryNames { id: "cpushield-trial-", title: "cpushield trial" };
 
 /// The script. `words` and the pattern must be plain: see

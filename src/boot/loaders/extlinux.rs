@@ -87,7 +87,7 @@ impl BootLoader for ExtlinuxLoader {
         &[
             LoaderPageRow {
                 loader: "EXTLINUX",
-                files: "`extlinux.conf`; a label `cpushield-*` at its end for a trial",
+                files: "`extlinux.conf`; a label `cpushield-trial-*` at its end for a trial",
                 trial: "`extlinux --once`, stored in `ldlinux.sys`",
                 later: "do not get them: run `boot undo`, then `boot apply`",
             },

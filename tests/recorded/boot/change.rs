@@ -326,6 +326,16 @@ fn a_change_of_another_process_during_a_second_apply_that_fails_stays() {
 }
 
 #[test]
+fn a_file_in_the_place_of_one_of_cpushield_refuses_a_second_apply() {
+    let (machine, plan, mode) = make_second_plan(Machine::debian, CHOICES[0]);
+    machine.write("etc/grub.d/07_cpushield", "#!/bin/sh\n# theirs\n");
+    let between = inside(&machine);
+    let error = write::write(&machine.host(), &machine.store(), &plan, &mode).unwrap_err();
+    assert!(matches!(error, BootError::Foreign { .. }), "{error}");
+    assert_eq!(between, inside(&machine));
+}
+
+#[test]
 fn a_change_of_another_program_between_two_applies_stays() {
     let machine = make_extlinux_machine();
     let path = "boot/extlinux/extlinux.conf";

@@ -339,6 +339,40 @@ fn the_entry_of_a_kernel_that_only_the_trial_has_chosen_survives_a_killed_end() 
 }
 
 #[test]
+fn words_of_the_user_and_a_change_during_the_trial_stay() {
+    let [_, _, extlinux, _] = &LOADERS;
+    let file = "boot/extlinux/extlinux.conf";
+    let theirs = "label debug\n\tlinux /vmlinuz-6.1.0\n\tappend nohz_full=3 ro\n";
+    let make = || {
+        let machine = (extlinux.make)();
+        machine.write(file, &format!("{}\n{theirs}", machine.read(file)));
+        extlinux.apply(&machine, "2-3", DefaultEntry::Ours);
+        extlinux.arm(&machine, &(extlinux.host)(&machine)).unwrap();
+        machine.write(file, &machine.read(file).replace("timeout 50", "timeout 9"));
+        extlinux.boot(&machine, "b2\n", SECOND);
+        machine
+    };
+    for at in 0.. {
+        let machine = make();
+        let killed = (extlinux.host)(&machine).failing(InjectedFault::Stop { at });
+        let is_whole = trial::conclude(&killed, &machine.store(), &[]).is_ok();
+        if !is_whole {
+            let end = conclude(extlinux, &machine);
+            assert!(matches!(end, Ok(SettledAs::Permanent) | Err(BootError::NoTrial)), "{end:?}");
+        }
+        let text = machine.read(file);
+        assert!(text.contains(theirs) && text.contains("timeout 9"), "killed at {at}: {text}");
+        assert!(text.contains(SECOND) && !text.contains(FIRST), "killed at {at}: {text}");
+        undo(extlinux, &machine);
+        let text = machine.read(file);
+        assert!(text.contains(theirs) && !text.contains(SECOND), "killed at {at}: {text}");
+        if is_whole {
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_trial_of_a_part_of_the_written_words_is_refused() {
     let [grub, ..] = &LOADERS;
     let machine = (grub.make)();
