@@ -3,6 +3,7 @@
 what `cpushield verify` says about them. It prints claims in TAP. What is expected comes from the planting program and from
 the programs' own measurements, never from the program under test."""
 
+import bisect
 import collections
 import json
 import os
@@ -105,15 +106,18 @@ def agreeing(longest, began, measured):
     are read one after the other where the span begins, and the emulator may stop in between: one shift must fit all of them.
     It may also stop after the switch to the program, before that reads the clock; and a program that is late already when it
     goes to sleep counts from then in one of them only."""
-    dues = [began + one["at_ns"] - one["delay_ns"] for one in longest]
+    dues = [(began + one["at_ns"] - one["delay_ns"], one["delay_ns"]) for one in longest]
+    timers = sorted((now - late, late) for now, late in measured)
+
+    def between(first, last):
+        return timers[bisect.bisect(timers, (first, 0)):bisect.bisect(timers, (last, 0))]
 
     def near(shift):
-        more = [late - one["delay_ns"] for due, one in zip(dues, longest) for now, late in measured
-                if abs(now - late - due - shift) <= 300_000]
+        more = [late - delay for due, delay in dues for _, late in between(due + shift - 300_000, due + shift + 300_000)]
         later = [ns for ns in more if ns >= -50_000]
         return later, [ns for ns in later if ns <= 200_000]
 
-    shifts = {now - late - dues[0] for now, late in measured if abs(now - late - dues[0]) < 100_000_000}
+    shifts = {due - known for known, _ in dues[:4] for due, _ in between(known - 100_000_000, known + 100_000_000)}
     later, same = max((near(shift) for shift in shifts), key=lambda found: len(found[1]), default=([], []))
     text = f"of the {len(longest)} longest delays, the program measured {len(same)} alike to 200 us, {len(later)} no shorter"
     enough = len(same) * 4 >= len(longest) * 3 and len(later) * 8 >= len(longest) * 7

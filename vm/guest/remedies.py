@@ -60,10 +60,10 @@ def shell(text):
 
 def watch(case):
     words = ["cpushield", "verify", "--json", "--for", "5s"]
-    verify, _ = lab.on_terminal(words, stdout=subprocess.PIPE, text=True)
+    verify, said = lab.on_terminal(words, stdout=subprocess.PIPE, text=True)
     if case.change:
-        # Getting ready and warming up take less, and the span lasts 5 s.
-        time.sleep(5)
+        said.wait_for("watching", 300)
+        time.sleep(2)
         shell(case.change)
     text, _ = verify.communicate(timeout=200)
     return json.loads(text)
