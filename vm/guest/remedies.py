@@ -59,11 +59,12 @@ def shell(text):
 
 
 def watch(case):
-    words = ["cpushield", "verify", "--json", "--for", "5s"]
+    words = ["cpushield", "verify", "--json", "--for", "20s" if case.change else "5s"]
     verify, said = lab.on_terminal(words, stdout=subprocess.PIPE, text=True)
     if case.change:
+        # It says so when it begins to warm up: the work of the terminal would interrupt the CPU.
         said.wait_for("watching", 300)
-        time.sleep(2)
+        time.sleep(12)
         shell(case.change)
     text, _ = verify.communicate(timeout=200)
     return json.loads(text)
