@@ -35,10 +35,10 @@ pub(super) fn read_files(
         let (path, mode, owner) = (saved.path.clone(), access.mode, access.owner);
         files.push(SavedFile { path, original, mode, owner, left });
     }
-    let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
     if journal.trial.is_some() {
         return Ok(files);
     }
+    let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
     for (path, before) in loader.strip_later_files(host, &known, &journal.words) {
         let (left, access) = (Some(wrap(&host.read_bytes(&path)?)), host.access(&path)?);
         let (original, mode, owner) = (Some(wrap(&before)), access.mode, access.owner);
@@ -83,7 +83,8 @@ pub(super) fn remove(host: &Host, files: &[SavedFile]) -> Result<(), BootError> 
     exchange(host, files.iter().rev(), |saved| [&saved.left, &saved.original])
 }
 
-/// Takes back an apply that failed or a trial: what it is written over is in force again.
+/// Takes back an apply or a trial: what it is written over is in force again, with its journal;
+/// without that, there is no journal.
 pub(super) fn take_back(
     host: &Host,
     store: &Store,

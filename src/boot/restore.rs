@@ -2,7 +2,7 @@
 //! them. A file that another program changed since loses our parameters only.
 
 use super::error::BootError;
-use super::journal::{invalid_journal, remove_journal};
+use super::journal::invalid_journal;
 use super::loaders::{self, BootLoader, MenuGenerator, generator_of};
 use super::{own_unit, trial_unit};
 use crate::documents::boot::{
@@ -17,19 +17,6 @@ pub(super) fn disarm_trial(
     journal: &BootJournal,
 ) -> Result<(), BootError> {
     journal.trial.as_ref().map_or(Ok(()), |trial| loader.cancel_boot_once(host, &trial.entry))
-}
-
-/// Restores every file of the journal, then removes the journal.
-pub(super) fn restore_all(
-    host: &Host,
-    store: &Store,
-    journal: &BootJournal,
-) -> Result<RemovedParameters, BootError> {
-    let loader = find_loader(store, journal)?;
-    let mut undone = restore_texts(host, loader, journal)?;
-    restore_units(host, loader, journal, &mut undone)?;
-    remove_journal(store)?;
-    Ok(undone)
 }
 
 /// Restores every file of the journal, and leaves the journal and the units of a trial.

@@ -138,7 +138,8 @@ fn make_permanent(
     journal.complete = false;
     journal.files.retain(|saved| trial_unit::is_unit(&saved.path));
     remove_earlier(host, store, loader, &mut journal)?;
-    let BootJournal { rule, kernels, words, .. } = journal.clone();
+    let BootJournal { rule, kernels, words, .. } = &journal;
+    let (rule, kernels, words) = (rule.clone(), kernels.clone(), words.clone());
     let earlier = journal.removed().to_vec();
     let (rule, kernels, words, earlier) = (&rule, &kernels, &words, &earlier);
     let assignment = ParameterAssignment { rule, kernels, words, position, earlier };

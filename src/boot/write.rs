@@ -10,7 +10,7 @@ use super::loaders::{
 };
 use super::parameters::{ParameterOffer, named};
 use super::present_files::{PresentTexts, changed_since_plan, read_originals};
-use super::restore::{disarm_trial, restore_all, without_entries};
+use super::restore::{disarm_trial, without_entries};
 use super::running_kernel::boot_id;
 pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
@@ -482,14 +482,14 @@ pub fn undo(host: &Host, store: &Store) -> Result<Option<RemovedParameters>, Boo
         disarm_trial(host, loader, &journal)?;
     }
     let note = kexec::unload(host, &journal)?;
-    let mut above = RemovedParameters::default();
-    if journal.earlier.is_some() {
-        above = take_back(host, store, &journal)?;
+    let mut undone = take_back(host, store, &journal)?;
+    if let Some(earlier) = &journal.earlier {
+        let above = std::mem::replace(&mut undone, take_back(host, store, &earlier.journal)?);
+        let is_above = |path: &String| undone.files.iter().all(|(later, _)| later != path);
+        let files: Vec<_> = above.files.into_iter().filter(|(path, _)| is_above(path)).collect();
+        undone.files.splice(0..0, files);
+        undone.notes.extend(above.notes);
     }
-    let Some(journal) = read_journal(store)? else { return Ok(None) };
-    let mut undone = restore_all(host, store, &journal)?;
-    above.files.retain(|(path, _)| undone.files.iter().all(|(later, _)| later != path));
-    undone.files.splice(0..0, above.files);
-    undone.notes.extend(above.notes.into_iter().chain(note));
+    undone.notes.extend(note);
     Ok(Some(undone))
 }

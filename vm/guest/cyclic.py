@@ -121,7 +121,7 @@ def agreeing(longest, began, measured):
     shorter = sum(ns < -50_000 for ns in found)
     text = f"{len(found)} of the {len(longest)} longest delays are of timers that the program knows; it measured"
     text += f" {len(same)} alike to 200 us, {shorter} shorter"
-    enough = len(found) * 2 >= len(longest) and len(same) * 4 >= len(found) * 3 and shorter * 16 <= len(found)
+    enough = len(found) * 4 >= len(longest) * 3 and len(same) * 6 >= len(found) * 5 and shorter * 16 <= len(found)
     return text, enough, f"{len(shifts)} shifts\n{longest[:4]}"
 
 
