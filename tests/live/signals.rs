@@ -58,11 +58,11 @@ fn line(words: &str, cpu: usize) -> String {
 /// background job of a shell without job control, where SIGINT is ignored.
 const FRESH: [&str; 2] = ["env", "--default-signal=HUP,INT"];
 
-fn start(words: &str, cpu: usize) -> Child {
+fn start(words: &str, cpu: usize, result: Stdio) -> Child {
     let mut command = Command::new(FRESH[0]);
     command.arg(FRESH[1]).arg(PROGRAM).args(line(words, cpu).split_whitespace());
     command.stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdout(result).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// A process and its descendants, each with its start time.
@@ -105,8 +105,9 @@ fn a_signal_ends_each_subcommand_soon_and_leaves_no_process() {
     let mut ends = Vec::new();
     for (signal, after_ms) in [(SIGTERM, 1500), (SIGHUP, 300), (SIGINT, 30)] {
         for some in LONG.chunks(AT_ONCE) {
-            let running: Vec<Running> =
-                some.iter().map(|words| Running(start(words, cpu))).collect();
+            // On a busy machine a report is longer than a pipe is, and no one would read that.
+            let start = |words: &&str| Running(start(words, cpu, Stdio::null()));
+            let running: Vec<Running> = some.iter().map(start).collect();
             std::thread::sleep(Duration::from_millis(after_ms));
             ends.extend(some.iter().zip(running).map(|(words, mut it)| {
                 let family = send_signal(&mut it, signal);
@@ -161,7 +162,7 @@ fn ended_by_signal(child: &mut Child, family: &Family, what: &str) {
 fn a_worker_that_does_not_answer_delays_the_end_by_seconds_only() {
     let turn = crate::alone();
     let Some(cpu) = cpu() else { return };
-    let mut child = start("verify --cpus CPU --for 1h --warmup 1ms", cpu);
+    let mut child = start("verify --cpus CPU --for 1h --warmup 1ms", cpu, Stdio::null());
     let pid = i32::try_from(child.id()).unwrap();
     let began = Instant::now();
     while started_family(pid).len() < 2 && began.elapsed() < SOON {
@@ -194,7 +195,7 @@ fn each_subcommand_ends_when_its_output_has_no_reader() {
         "report --title x",
     ]
     .map(|words| {
-        let mut child = start(words, cpu);
+        let mut child = start(words, cpu, Stdio::piped());
         let family = started_family(i32::try_from(child.id()).unwrap());
         drop((child.stdout.take(), child.stderr.take()));
         (words, Running(child), family)
