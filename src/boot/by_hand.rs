@@ -5,7 +5,6 @@
 use super::line::{self, ParameterConflict};
 use super::lint::LintTarget;
 use super::loaders;
-use super::menu_lst::{self, WordsOfKernel};
 use super::planned_lines::{defeats, new_findings};
 use super::running_kernel::{online_cpus, possible_cpus, shows_smt};
 use crate::documents::boot::{BootWarning, LintFinding, WantedParameter};
@@ -14,7 +13,7 @@ use cpushield_linux::Host;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// How to see whether it worked. `boot status` knows only what cpushield has written.
-const CHECK: &str = "reboot, then run `cpushield boot plan` with the same options: it reports \
+pub(super) const CHECK: &str = "reboot, then run `cpushield boot plan` with the same options: it reports \
                      whether the kernel was booted with the parameters";
 
 /// The word that a command line has for the same parameter with another value. `last` is the last
@@ -27,17 +26,14 @@ pub(super) fn present_value(line: &str, word: &str, last: Option<usize>) -> Opti
 }
 
 /// The steps that add the parameters to a command line, `now`, and remove the words that a warning
-/// is about. `plan_words` plans the words of another kernel that a menu lists.
+/// is about.
 pub(super) fn steps(
     host: &Host,
     now: Option<&str>,
     arch: Option<&str>,
     (parameters, warnings): (&[WantedParameter], &[BootWarning]),
-    plan_words: &WordsOfKernel<'_>,
 ) -> Vec<String> {
     let now = now.unwrap_or_default();
-    let all: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
-    let listed = menu_lst::steps(host, &all, plan_words);
     let todo: Vec<&WantedParameter> = parameters.iter().filter(|it| !it.booted).collect();
     let replaced: Vec<&str> = todo.iter().filter_map(|it| it.instead.as_deref()).collect();
     let removed = warnings.iter().flat_map(|warning| match warning {
@@ -46,7 +42,7 @@ pub(super) fn steps(
     });
     let removed: Vec<&str> =
         removed.map(String::as_str).filter(|word| !replaced.contains(word)).collect();
-    if todo.is_empty() && !parameters.is_empty() && listed.is_none() && removed.is_empty() {
+    if todo.is_empty() && !parameters.is_empty() && removed.is_empty() {
         return vec![
             "the running kernel was booted with all parameters: there is nothing to add".into(),
         ];
@@ -59,7 +55,7 @@ pub(super) fn steps(
             lines.push(format!("first remove from the kernel command line: {}", old.join(" ")));
         }
         lines.push(format!("this machine has {name}:"));
-        lines.extend(listed.unwrap_or(steps));
+        lines.extend(steps);
         lines.push(CHECK.to_owned());
         return lines;
     }

@@ -3,8 +3,8 @@
 
 use super::error::BootError;
 use super::parameters::ParameterTarget;
+use super::planned_kernel::PlannedKernel;
 use super::request::{BootRequest, CpuOrigin};
-use super::selection::PlannedKernels;
 use crate::documents::boot::BootReason;
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
@@ -12,14 +12,14 @@ use crate::plan::{PlanRefusal, choose};
 use crate::policy::ShieldRequest;
 use cpushield_linux::CpuSet;
 
-/// The CPUs that the user requested; else one core where `isolcpus=` takes it away, or every CPU
-/// that could ever be shielded. Also returns which of these, and why.
+/// The CPUs that the user requested; else one core where `isolcpus=` takes it away under one of the
+/// kernels, or every CPU that could ever be shielded. Also returns which of these, and why.
 pub(super) fn choose_shield(
     machine: &Machine,
     request: &BootRequest,
-    kernels: &PlannedKernels<'_>,
+    kernels: &[PlannedKernel<'_>],
 ) -> Result<(Shield, CpuOrigin, Vec<BootReason>), BootError> {
-    let isolate = kernels.isolate(request, machine);
+    let isolate = kernels.iter().any(|kernel| kernel.isolates(request, machine));
     let request = &request.shield;
     let requested = request.cpus.is_some()
         || request.count.is_some()

@@ -7,10 +7,10 @@ use super::journal::{read_journal, remove_journal, save_journal};
 use super::line;
 use super::loaders::{self, BootLoader, FoundLoader, InstalledLoader};
 use super::present_files::{changed_since_plan, check_space};
-use super::restore::{find_loader, restore_texts, restore_units, text_before};
+use super::restore::{find_loader, restore_texts, restore_units, strip_later_files, text_before};
 use super::trial_unit::is_unit;
 use crate::documents::boot::{
-    BootJournal, BootPlan, EntryChange, FileBytes, RemovedParameters, SavedFile,
+    BootJournal, BootPlan, EntryChange, FileBytes, KernelWords, RemovedParameters, SavedFile,
 };
 use crate::refusal::UserError;
 use cpushield_linux::{Host, Store};
@@ -39,7 +39,7 @@ pub(super) fn read_files(
         return Ok(files);
     }
     let known: Vec<&str> = journal.files.iter().map(|saved| saved.path.as_str()).collect();
-    for (path, before) in loader.strip_later_files(host, &known, &journal.words) {
+    for (path, before) in strip_later_files(host, loader, &known, journal) {
         let (left, access) = (Some(wrap(&host.read_bytes(&path)?)), host.access(&path)?);
         let (original, mode, owner) = (Some(wrap(&before)), access.mode, access.owner);
         files.push(SavedFile { path, original, mode, owner, left });
@@ -168,24 +168,27 @@ pub(super) fn check_menu(
 /// Removes the words of an earlier apply from the entries of a menu.
 fn remove_words(found: &mut FoundLoader, journal: &BootJournal) {
     // A trial over the earlier apply has entries of cpushield with other words.
-    let own = found.entries.iter().filter(|it| it.ours && it.has_words(&journal.words));
+    let groups = journal.word_groups();
+    let own = found.entries.iter().filter(|it| it.ours && it.has_words(&groups));
     let own: Vec<String> = own.map(|it| it.version.clone()).collect();
     for entry in found.entries.iter_mut().filter(|entry| !entry.ours) {
+        let words = KernelWords::of(&groups, &entry.version).unwrap_or(&journal.words);
         let args = match (own.is_empty(), journal.kernels.contains(&entry.version)) {
             // The words are in entries of cpushield, and the other entries do not have them.
             (false, _) => {
                 if own.contains(&entry.version) {
-                    entry.replaced.clone_from(&journal.words);
+                    entry.replaced = words.to_vec();
                 }
                 continue;
             }
             (true, has_words) if has_words || found.covers_later => {
-                line::without_front(&entry.args, &journal.words)
+                line::without_front(&entry.args, words)
             }
             (true, _) => continue,
         };
-        let (before, words) = (&entry.args, journal.words.iter());
-        let removed = words.filter(|word| line::has(before, word) && !line::has(&args, word));
+        let before = &entry.args;
+        let removed =
+            words.iter().filter(|word| line::has(before, word) && !line::has(&args, word));
         entry.replaced = removed.cloned().collect();
         entry.args = args;
     }

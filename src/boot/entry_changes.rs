@@ -12,11 +12,12 @@ pub(super) fn find_changes(
     versions: &[&str],
     parameters: &[WantedParameter],
 ) -> Vec<EntryChange> {
-    let words: Vec<&str> =
-        parameters.iter().filter(|it| !it.already).map(|it| it.word.as_str()).collect();
+    let new = parameters.iter().filter(|it| !it.already);
     let mut changes: Vec<EntryChange> = Vec::new();
     let chosen = found.entries.iter().filter(|it| versions.contains(&it.version.as_str()));
     for entry in chosen.filter(|it| !it.ours && it.purpose.is_none()) {
+        let words = new.clone().filter(|it| it.is_for(&entry.version));
+        let words: Vec<&str> = words.map(|it| it.word.as_str()).collect();
         let is_copied = loader.generator().is_some();
         let is_next = changes.iter().any(|change| change.version == entry.version);
         // Of several entries of a kernel, the first one is copied.

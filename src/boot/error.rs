@@ -86,32 +86,6 @@ pub enum BootError {
         /// The version of the running kernel.
         running: String,
     },
-    /// kernel {with} supports nohz_full= but kernel {without} does not: they cannot get the same
-    /// parameters.
-    #[kind(Usage)]
-    #[hint("choose one kind: --kernels {with}")]
-    #[hint("or: --kernels {without}")]
-    #[hint("or use isolcpus= for all of them: --off nohz-full --on isolcpus-domain")]
-    MixedKernels {
-        /// A kernel that has `nohz_full=`.
-        with: String,
-        /// A kernel that does not have it.
-        without: String,
-    },
-    /// kernel {with} supports {names}, but it is unknown whether kernel {undecided} does.
-    #[with(names = parameters.join(" and "), on = parameters.join(" --on "))]
-    #[kind(Usage)]
-    #[hint("choose one kind: --kernels {with}")]
-    #[hint("or: --kernels {undecided}")]
-    #[hint("or try the parameters on all of them: --trial --on {on}")]
-    UndecidedKernel {
-        /// A kernel that has one of them.
-        with: String,
-        /// The other kernel.
-        undecided: String,
-        /// The names of the parameters, for `--on`.
-        parameters: Vec<&'static str>,
-    },
     /// kernel {version}: {why}.
     #[line("file:  {place}")]
     #[hint("nothing was written; change that file (with GRUB, then run update-grub) and retry")]

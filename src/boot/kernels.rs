@@ -3,14 +3,16 @@
 
 use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
-use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
+use super::parameters::KernelParameter;
+use super::planned_kernel::PlannedKernel;
 use super::running_kernel::running_options;
-use crate::documents::boot::{BootKernel, BootWarning, KernelRule, UnknownParameter};
+use crate::documents::boot::{BootKernel, BootWarning, KernelRule};
 use crate::documents::machine::{Machine, RealtimeKind};
 use crate::glob;
 use crate::survey::{named_cokernel, realtime_option};
 use cpushield_linux::Host;
 use cpushield_linux::text::{cmdline, kernel_image};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How an installed kernel was built.
@@ -83,23 +85,13 @@ fn read_build(host: &Host, machine: &Machine, entry: &LoaderEntry) -> KernelBuil
     KernelBuild { options, realtime }
 }
 
-/// Whether an entry loads a real-time kernel, by its configuration, its image or its name; the name
-/// alone decides where there is nothing else, as in a list of kernels for old loaders.
-pub(super) fn is_realtime(host: &Host, entry: &LoaderEntry) -> bool {
-    let options = kernel_file::read_config(host, &[entry.release(), &entry.version]);
-    match find_realtime_build(host, entry, &options) {
-        RealtimeBuild::Yes(_) => true,
-        RealtimeBuild::No => false,
-        RealtimeBuild::Unknown => entry.version.split('-').any(is_rt_version),
-    }
-}
-
 /// Whether a part of a release is that of PREEMPT_RT: `rt`, `rt11`.
 fn is_rt_version(part: &str) -> bool {
     part.strip_prefix("rt").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Whether a kernel is a real-time kernel, by its name, its configuration and its image.
+/// Whether a kernel is a real-time kernel, by its name, its configuration and its image. A name as
+/// `2.6.31-rt20` decides only where there is nothing else.
 fn find_realtime_build(
     host: &Host,
     entry: &LoaderEntry,
@@ -113,7 +105,10 @@ fn find_realtime_build(
     }
     // Arch installs no configuration files, so the image is read too.
     let Some(banner) = kernel_file::read_banner(host, &entry.image_paths()) else {
-        return RealtimeBuild::Unknown;
+        return match entry.version.split('-').any(is_rt_version) {
+            true => RealtimeBuild::Yes(RealtimeKind::PreemptRt),
+            false => RealtimeBuild::Unknown,
+        };
     };
     let preempt_rt = kernel_image::is_realtime(&banner).then_some(RealtimeKind::PreemptRt);
     RealtimeBuild::of_known(preempt_rt)
@@ -157,22 +152,16 @@ impl<'a> SelectedKernels<'a> {
         entries.filter(|(i, entry)| self.is_chosen(*i, entry)).map(|(_, entry)| *entry).collect()
     }
 
-    /// Whether a kernel has a parameter.
-    pub(super) fn support(
-        &self,
-        parameter: &KernelParameter,
-        entry: &LoaderEntry,
-    ) -> ParameterSupport {
-        let Some(build) = self.builds.get(&entry.version) else {
-            return ParameterSupport::Undecided;
-        };
-        let (options, release) = (&build.options, Some(entry.release()));
-        parameter.support(&KernelFacts { options, arch: self.arch, release })
-    }
-
-    /// Whether the release of a kernel names a co-kernel.
-    pub(super) fn names_cokernel(&self, entry: &LoaderEntry) -> bool {
-        named_cokernel(entry.release()).is_some()
+    /// The kernel of an entry, to plan its words.
+    pub(super) fn planned(&self, entry: &'a LoaderEntry) -> PlannedKernel<'_> {
+        let options = self.builds.get(&entry.version).map(|build| Cow::Borrowed(&build.options));
+        PlannedKernel {
+            entry: Some(entry),
+            release: Some(entry.release()),
+            line: Some(&entry.args),
+            options: options.unwrap_or_default(),
+            arch: self.arch,
+        }
     }
 
     /// Warnings about the chosen kernels whose options are unknown.
@@ -187,39 +176,15 @@ impl<'a> SelectedKernels<'a> {
         unknown.map(warn).collect()
     }
 
-    /// Whether one of the chosen kernels has a parameter; undecided when no kernel is known to have
-    /// it, and one may have it.
-    pub(super) fn any_support(
+    /// The kernels for the plan. `undecided` are parameters that are wanted although it is unknown
+    /// whether a kernel has them.
+    pub(super) fn describe(
         &self,
-        parameter: &KernelParameter,
-        targets: &[&LoaderEntry],
-    ) -> ParameterSupport {
-        let mut all = targets.iter().map(|entry| self.support(parameter, entry));
-        let Some(mut best) = all.next() else { return ParameterSupport::Present };
-        for next in all {
-            match (&best, &next) {
-                (_, ParameterSupport::Present)
-                | (ParameterSupport::Missing(_), ParameterSupport::Undecided) => best = next,
-                _ => {}
-            }
-        }
-        best
-    }
-
-    /// The kernels for the plan, each with those of the parameters that it does not know.
-    pub(super) fn describe(&self, parameters: &[&KernelParameter]) -> Vec<BootKernel> {
-        let mut kernels = Vec::new();
-        for (index, entry) in self.entries.iter().enumerate() {
-            let (mut unknown, mut undecided) = (Vec::new(), Vec::new());
-            for parameter in parameters {
-                let name = parameter.name.to_owned();
-                match self.support(parameter, entry) {
-                    ParameterSupport::Present => {}
-                    ParameterSupport::Missing(why) => unknown.push(UnknownParameter { name, why }),
-                    ParameterSupport::Undecided => undecided.push(name),
-                }
-            }
-            kernels.push(BootKernel {
+        undecided: &[(String, &'static KernelParameter)],
+    ) -> Vec<BootKernel> {
+        let kernel = |(index, entry): (usize, &&LoaderEntry)| {
+            let own = undecided.iter().filter(|(version, _)| *version == entry.version);
+            BootKernel {
                 version: entry.version.clone(),
                 release: entry.release.clone(),
                 title: entry.title.clone(),
@@ -227,11 +192,10 @@ impl<'a> SelectedKernels<'a> {
                 realtime_kind: self.builds.get(&entry.version).and_then(KernelBuild::realtime_kind),
                 chosen: self.is_chosen(index, entry),
                 panics: has_panic_word(entry),
-                unknown,
-                undecided,
-            });
-        }
-        kernels
+                undecided: own.map(|(_, parameter)| parameter.name.to_owned()).collect(),
+            }
+        };
+        self.entries.iter().enumerate().map(kernel).collect()
     }
 }
 

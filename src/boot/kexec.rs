@@ -56,10 +56,8 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
 /// It has no such entry, its files are not found, or the loader computes its command line.
 pub fn image(host: &Host, written: &WrittenParameters) -> Result<KexecImage, BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let entry = found
-        .entries
-        .iter()
-        .find(|entry| written.kernels.contains(&entry.version) && entry.has_words(&written.words));
+    let (mut entries, groups) = (found.entries.iter(), written.word_groups());
+    let entry = entries.find(|it| written.kernels.contains(&it.version) && it.has_words(&groups));
     let image = match entry {
         Some(entry) => find_image(host, entry),
         None => Err("no menu entry has the parameters".to_owned()),

@@ -28,7 +28,7 @@
 //!    `systemd_boot.rs` have what several of them share. No loader imports another one, except
 //!    `sources.rs`. A loader reads its menu and plans the files to write. `kernel_release.rs` finds
 //!    the release of each kernel. `sources.rs` has the programs that make boot entries, with their
-//!    files (`source_file.rs`, `image_makers.rs`), and `listed_kernels.rs` reads a `menu.lst`.
+//!    files (`source_file.rs`, `image_makers.rs`), and `menu_lst.rs` reads a `menu.lst`.
 //! 4. `lint/` (pure) finds what is wrong with the running kernel's command line or a planned one,
 //!    and `running_lint.rs` adds the kernel's messages. `foreign_words.rs` finds parameters that
 //!    other programs have set.
@@ -37,8 +37,8 @@
 //!    a user can log in.
 //! 6. `plan.rs` chooses kernels and parameters for a request (`request.rs`, `kernels.rs`,
 //!    `cpu_choice.rs`, `selection.rs`, `requested_words.rs`, `planned_lines.rs`, `warnings.rs`,
-//!    `by_hand.rs`, `menu_lst.rs`), and `entry_changes.rs` finds what that does to each entry of
-//!    the menu.
+//!    `planned_kernel.rs`, `by_hand.rs`), and `entry_changes.rs` finds what that does to each entry
+//!    of the menu.
 //!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
 //!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
 //!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
@@ -63,11 +63,11 @@ pub mod kexec;
 pub mod line;
 pub mod lint;
 pub mod loaders;
-mod menu_lst;
 pub mod own_unit;
 pub mod parameter_effect;
 pub mod parameters;
 pub mod plan;
+mod planned_kernel;
 mod planned_lines;
 mod present_files;
 mod reachability;
@@ -75,7 +75,6 @@ mod refusals;
 mod request;
 mod requested_words;
 mod restore;
-mod row_words;
 mod running_kernel;
 pub mod running_lint;
 mod selection;
@@ -96,4 +95,3 @@ pub use parameters::offered_names;
 pub use reachability::{goal_of_this_boot, is_reached, uptime_s};
 pub use request::{GivenWords, MeasuredRow, UnknownWords, WordSource};
 pub use requested_words::find_word_fault;
-pub use row_words::{RowWords, check_row_kernel, check_row_words};

@@ -9,24 +9,29 @@ use super::error::BootError;
 use super::foreign_words;
 use super::kernels::{self, KernelBuild, SelectedKernels};
 use super::line;
-use super::loaders::{FoundLoader, InstalledLoader, LoaderEntry};
+use super::lint::{LintTarget, find_unstarted};
+use super::loaders::{self, BootLoader, FoundLoader, InstalledLoader, LoaderEntry};
 use super::parameter_effect;
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
+use super::planned_kernel::{PlannedKernel, best_support};
 use super::planned_lines::LinesToCheck;
 pub use super::request::BootRequest;
-use super::request::{CpuOrigin, GivenWords, UnknownWords, WordSource};
-use super::requested_words::{add_requested, check_support, find_missing};
-use super::selection::{ParameterSelection, PlannedKernels, select_parameters};
+use super::request::{GivenWords, UnknownWords, WordSource};
+use super::requested_words::{add_requested, check_support, find_missing, refuse};
+use super::selection::{ParameterSelection, select_parameters};
 use super::switches::{Switch, named_switch};
 use super::warnings;
 use crate::documents::boot::{
-    BootPlan, BootReason, BootWarning, KernelRule, RealtimeAbsence, SCHEMA,
+    BootPlan, BootReason, BootWarning, KernelRule, RealtimeAbsence, SCHEMA, WordFault,
 };
 use crate::documents::{machine::Machine, plan::Shield};
 use crate::glob;
 use crate::plan::PlanRefusal;
-use crate::policy::is_shield_name;
+use crate::policy::{RequestedParameter, is_shield_name};
 use crate::registry::nearest;
+use crate::survey::list_rules;
+use cpushield_linux::text::cmdline;
+use cpushield_linux::text::kernel_version::KernelVersion;
 use cpushield_linux::{CpuSet, Host};
 use std::collections::BTreeMap;
 
@@ -41,7 +46,14 @@ pub fn plan(
     menu: Option<&InstalledLoader>,
 ) -> Result<BootPlan, BootError> {
     let none = FoundLoader::default();
-    let found = menu.map_or(&none, |(_, found)| found);
+    // Where the user edits the menu, its kernels get the words too.
+    let listed = match source {
+        WordSource::Request(_) if menu.is_none() => loaders::find_menu_lst(host),
+        _ => None,
+    };
+    let loader = menu.map(|(loader, _)| *loader);
+    let menu = menu.map(|(_, found)| found).or(listed.as_ref());
+    let found = menu.unwrap_or(&none);
     let mut why_kernels = Vec::new();
     let asked = match source {
         WordSource::Request(request) => {
@@ -54,22 +66,22 @@ pub fn plan(
         choose_rule(asked, found, builds, &mut why_kernels)
     });
     let targets = kernels.targets();
-    let planned = match menu {
-        Some(_) => PlannedKernels::Menu { kernels: &kernels, targets: &targets },
-        None => PlannedKernels::Running,
-    };
     match menu {
         Some(_) if targets.is_empty() => return Err(no_matching_kernel(asked, &kernels.entries)),
         Some(_) => {}
         None => check_running_kernel(machine, asked)?,
     }
+    let planned: Vec<PlannedKernel> = match menu {
+        Some(_) => targets.iter().map(|entry| kernels.planned(entry)).collect(),
+        None => vec![PlannedKernel::running(machine)],
+    };
     let draft = match source {
         WordSource::Request(request) => {
             draft_request(host, machine, (request, why_kernels), &planned)?
         }
         WordSource::Given(given) => draft_given(host, machine, given, &planned)?,
     };
-    draft.complete(host, machine, (source, menu), &kernels)
+    draft.complete(host, machine, (loader, found), &kernels)
 }
 
 /// Drafts a plan whose parameters are chosen.
@@ -77,33 +89,48 @@ fn draft_request(
     host: &Host,
     machine: &Machine,
     (request, why_kernels): (&BootRequest, Vec<BootReason>),
-    planned: &PlannedKernels<'_>,
+    planned: &[PlannedKernel<'_>],
 ) -> Result<PlanDraft, BootError> {
-    planned.check_alike(request)?;
-    let SelectedWords { origin, mut why, target, mut selection, mut warnings } =
-        select_words(host, machine, request, planned)?;
-    why.extend(why_kernels);
+    let (shield, origin, mut why) = choose_shield(machine, request, planned)?;
+    let target = parameter_target(machine, &shield);
+    let select = |kernel| select_parameters(request, origin, (&shield, &target), kernel, machine);
+    let mut selection = ParameterSelection::join(planned, planned.iter().map(select).collect());
+    let (requested, versions) = (&request.shield.parameters, versions(planned));
+    add_requested(host, requested, request.unknown_words, &versions, &mut selection.wanted)?;
+    let support = |parameter: &KernelParameter| best_support(planned, parameter);
+    if request.unknown_words == UnknownWords::Refuse {
+        check_support(requested, support)?;
+    }
+    let missing = find_missing(requested, support).map(|(request, why)| {
+        let (version, parameter) = (versions.join(", "), request.word.clone());
+        BootWarning::ParameterUnknown { version, parameter, why }
+    });
+    let mut warnings: Vec<BootWarning> = missing.collect();
     selection.compare_with_lines(planned, machine);
+    why.extend(why_kernels);
     why.extend(selection.left_out_sibling(machine, origin, &target.cpus));
-    let versions = planned.versions(machine);
     warnings.extend(warnings::inapplicable_requests(&request.shield, &selection.skipped));
-    warnings.extend(warnings::planned_domain(machine, &selection.wanted, &versions, origin));
+    warnings.extend(warnings::planned_domain(machine, &selection.wanted, planned, origin));
     let proves = trial_cpus(&target, origin);
     let ParameterTarget { cpus, rest } = target;
     Ok(PlanDraft { selection, cpus, housekeeping: rest, proves, why, warnings })
 }
 
-/// Drafts a plan of given words. The user or an experiment has booted them or will, so that no
-/// document has to know them.
+/// Drafts a plan of given words, which the user or an experiment has booted or will.
 fn draft_given(
     host: &Host,
     machine: &Machine,
     given: &GivenWords,
-    planned: &PlannedKernels<'_>,
+    planned: &[PlannedKernel<'_>],
 ) -> Result<PlanDraft, BootError> {
     let mut selection = ParameterSelection::default();
-    let (accept, versions) = (UnknownWords::Accept, planned.versions(machine));
-    add_requested(host, &given.parameters, accept, &versions, &mut selection.wanted)?;
+    let (words, wanted) = (&given.parameters, &mut selection.wanted);
+    add_requested(host, words, given.unknown, &versions(planned), wanted)?;
+    if given.unknown == UnknownWords::Refuse {
+        check_support(words, |parameter| best_support(planned, parameter))?;
+    }
+    let mut releases = planned.iter().map(|kernel| kernel.release.unwrap_or_default());
+    releases.try_for_each(|release| check_started(machine, release, words, &given.cpus))?;
     selection.compare_with_lines(planned, machine);
     let row = given.row.as_ref();
     let why = row.map(|it| BootReason::MeasuredRow { row: it.name.clone(), file: it.file.clone() });
@@ -120,58 +147,31 @@ fn draft_given(
     })
 }
 
-/// The parameters for a request and its kernels, and the CPUs that they are for.
-struct SelectedWords {
-    origin: CpuOrigin,
-    why: Vec<BootReason>,
-    target: ParameterTarget,
-    selection: ParameterSelection,
-    /// Accepted words that no chosen kernel has.
-    warnings: Vec<BootWarning>,
-}
-
-fn select_words(
-    host: &Host,
+/// Checks that a kernel of this release starts these CPUs.
+fn check_started(
     machine: &Machine,
-    request: &BootRequest,
-    planned: &PlannedKernels<'_>,
-) -> Result<SelectedWords, BootError> {
-    let (shield, origin, why) = choose_shield(machine, request, planned)?;
-    let target = parameter_target(machine, &shield);
-    let mut selection = select_parameters(request, origin, (&shield, &target), planned, machine);
-    planned.check_decided(request, &selection.chosen)?;
-    add_requested(
-        host,
-        &request.shield.parameters,
-        request.unknown_words,
-        &planned.versions(machine),
-        &mut selection.wanted,
-    )?;
-    let (requested, versions) = (&request.shield.parameters, planned.versions(machine));
-    let support = |parameter: &KernelParameter| planned.support(parameter, machine);
-    if request.unknown_words == UnknownWords::Refuse {
-        check_support(requested, support)?;
+    release: &str,
+    words: &[RequestedParameter],
+    cpus: &CpuSet,
+) -> Result<(), BootError> {
+    let target = LintTarget {
+        running: false,
+        version: KernelVersion::from_release(release),
+        list_rules: list_rules(release),
+        ..LintTarget::running(machine)
+    };
+    for word in words {
+        let found = find_unstarted(&target, &cmdline::parse(&word.word), cpus);
+        if let Some((started, cpus)) = found {
+            return Err(refuse(word, WordFault::CpusNotStarted { started, cpus }, Vec::new()));
+        }
     }
-    let missing = find_missing(requested, support).map(|(request, why)| {
-        let (version, parameter) = (versions.join(", "), request.word.clone());
-        BootWarning::ParameterUnknown { version, parameter, why }
-    });
-    let warnings = missing.collect();
-    Ok(SelectedWords { origin, why, target, selection, warnings })
+    Ok(())
 }
 
-/// The words of a kernel that only a menu for the user lists; `None` when it cannot get any.
-fn words_of_kernel(
-    host: &Host,
-    machine: &Machine,
-    request: &BootRequest,
-    entry: &LoaderEntry,
-) -> Option<Vec<String>> {
-    let kernels = SelectedKernels::new(host, machine, vec![entry], |_| KernelRule::First);
-    let targets = kernels.targets();
-    let planned = PlannedKernels::Menu { kernels: &kernels, targets: &targets };
-    let selected = select_words(host, machine, request, &planned).ok()?;
-    Some(selected.selection.wanted.into_iter().map(|wanted| wanted.word).collect())
+/// The releases of these kernels, as far as they are known.
+fn versions<'a>(planned: &[PlannedKernel<'a>]) -> Vec<&'a str> {
+    planned.iter().filter_map(|kernel| kernel.release).collect()
 }
 
 /// What is planned before the lines of the kernels are checked.
@@ -191,14 +191,13 @@ impl PlanDraft {
         self,
         host: &Host,
         machine: &Machine,
-        (source, menu): (WordSource<'_>, Option<&InstalledLoader>),
+        (loader, found): (Option<&dyn BootLoader>, &FoundLoader),
         kernels: &SelectedKernels<'_>,
     ) -> Result<BootPlan, BootError> {
         let PlanDraft { selection, cpus, housekeeping, proves, why, warnings } = self;
-        let ParameterSelection { chosen, wanted: mut parameters, skipped } = selection;
+        let ParameterSelection { wanted: mut parameters, skipped, undecided } = selection;
         parameter_effect::read_effects(host, &mut parameters);
         let (targets, arch) = (kernels.targets(), kernels.arch);
-        let none = FoundLoader::default();
         let planned = LinesToCheck {
             host,
             parameters: &parameters,
@@ -206,36 +205,36 @@ impl PlanDraft {
             possible: &machine.topology.possible,
             online: &machine.topology.online,
         };
-        let faults = match menu {
-            Some((loader, _)) => planned.check_entries(*loader, &targets)?,
-            None => planned.check_words(machine.kernel.release.as_deref().unwrap_or_default())?,
+        let faults = match targets.is_empty() {
+            false => planned.check_entries(loader, &targets)?,
+            true => planned.check_words(machine.kernel.release.as_deref().unwrap_or_default())?,
         };
-        let found = menu.map_or(&none, |(_, found)| found);
-        let described = kernels.describe(&chosen);
+        let described = kernels.describe(&undecided);
         let kernels_of_menu = (described.as_slice(), kernels.without_options(&targets));
         let mut all_warnings =
             warnings::collect(found, machine, kernels_of_menu, &targets, &parameters);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
-        let words_of_kernel = |entry: &LoaderEntry| match source {
-            WordSource::Request(request) => words_of_kernel(host, machine, request, entry),
-            WordSource::Given(_) => None,
-        };
-        let instructions = match menu {
-            Some(_) => Vec::new(),
-            None => {
+        let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
+        let instructions = match (loader, versions.as_slice()) {
+            (Some(_), _) => Vec::new(),
+            (None, []) => {
                 let now = machine.kernel.cmdline.as_deref();
-                by_hand::steps(host, now, arch, (&parameters, &all_warnings), &words_of_kernel)
+                by_hand::steps(host, now, arch, (&parameters, &all_warnings))
+            }
+            (None, kernels) => {
+                let mut steps = loaders::menu_lst_steps(found, kernels, &parameters);
+                steps.push(by_hand::CHECK.to_owned());
+                steps
             }
         };
-        let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
         let names: Vec<&str> = parameters.iter().map(|it| line::name_of(&it.word)).collect();
         Ok(BootPlan {
             schema: SCHEMA,
-            loader: menu.map(|(loader, _)| loader.name().to_owned()),
+            loader: loader.map(|loader| loader.name().to_owned()),
             covers_later: found.covers_later,
-            entries: menu.map_or_else(Vec::new, |(loader, found)| {
-                find_changes(*loader, found, &versions, &parameters)
+            entries: loader.map_or_else(Vec::new, |loader| {
+                find_changes(loader, found, &versions, &parameters)
             }),
             spared: find_spared(found),
             proves,

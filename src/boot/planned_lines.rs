@@ -28,16 +28,17 @@ impl LinesToCheck<'_> {
     /// A kernel would ignore words, or they contradict those that it already has.
     pub(super) fn check_entries(
         &self,
-        loader: &dyn BootLoader,
+        loader: Option<&dyn BootLoader>,
         targets: &[&LoaderEntry],
     ) -> Result<Vec<BootWarning>, BootError> {
-        let words = self.words();
-        if let Some(word) = words.iter().find(|word| !line::is_plain(word)) {
+        let mut words = self.parameters.iter().map(|wanted| &wanted.word);
+        if let Some(word) = words.find(|word| !line::is_plain(word)) {
             let what = "the parameter".to_owned();
             return Err(BootError::NotPlain { what, text: word.clone() });
         }
         let mut warnings = Vec::new();
         for entry in targets {
+            let words = words_of(self.parameters, &entry.version);
             self.check_conflicts(loader, entry, &words)?;
             self.check_lists(loader, entry, &words)?;
             let found = self.find_new(&entry.args, &words, entry.release());
@@ -56,17 +57,13 @@ impl LinesToCheck<'_> {
     /// # Errors
     /// The kernel would ignore one of the words.
     pub(super) fn check_words(&self, version: &str) -> Result<Vec<BootWarning>, BootError> {
-        let found = self.find_new("", &self.words(), version);
+        let found = self.find_new("", &words_of(self.parameters, version), version);
         self.sort(version, found, |_| None)
     }
 
     /// The file and line from which a generated menu has this parameter.
-    fn source(&self, loader: &dyn BootLoader, keyword: &str) -> Option<String> {
-        loader.generator()?.source(self.host, keyword)
-    }
-
-    fn words(&self) -> Vec<String> {
-        self.parameters.iter().map(|wanted| wanted.word.clone()).collect()
+    fn source(&self, loader: Option<&dyn BootLoader>, keyword: &str) -> Option<String> {
+        loader?.generator()?.source(self.host, keyword)
     }
 
     /// What is wrong with the line with the words, and not with the line without them.
@@ -99,7 +96,7 @@ impl LinesToCheck<'_> {
 
     fn check_conflicts(
         &self,
-        loader: &dyn BootLoader,
+        loader: Option<&dyn BootLoader>,
         entry: &LoaderEntry,
         words: &[String],
     ) -> Result<(), BootError> {
@@ -129,7 +126,7 @@ impl LinesToCheck<'_> {
     /// drop the isolation that the user configured.
     fn check_lists(
         &self,
-        loader: &dyn BootLoader,
+        loader: Option<&dyn BootLoader>,
         entry: &LoaderEntry,
         words: &[String],
     ) -> Result<(), BootError> {
@@ -160,6 +157,11 @@ impl LinesToCheck<'_> {
         let words = ours.map(|it| format!("{} ({})", it.word, it.reason)).collect();
         BootError::Defeated { version: version.to_owned(), words, place, finding: finding.into() }
     }
+}
+
+/// The words of a kernel.
+pub(super) fn words_of(parameters: &[WantedParameter], version: &str) -> Vec<String> {
+    parameters.iter().filter(|it| it.is_for(version)).map(|it| it.word.clone()).collect()
 }
 
 /// What is wrong with a line that gets words, and not with the line without them.

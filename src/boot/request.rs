@@ -31,7 +31,9 @@ pub struct GivenWords {
     pub parameters: Vec<RequestedParameter>,
     /// The kernels, as a shell pattern.
     pub kernels: String,
-    /// The CPUs that they are for; empty when unknown.
+    /// Whether parameters are accepted that no check knows, or that the kernel does not have.
+    pub unknown: UnknownWords,
+    /// The CPUs that they are for; empty when unknown. The kernel must start them.
     pub cpus: CpuSet,
     /// The row that an experiment has measured with them; `None`: the user wrote them.
     pub row: Option<MeasuredRow>,
@@ -48,6 +50,7 @@ impl GivenWords {
         GivenWords {
             parameters: parameters.collect(),
             kernels: release.unwrap_or_default().to_owned(),
+            unknown: UnknownWords::Accept,
             cpus: CpuSet::new(),
             row: None,
         }

@@ -37,12 +37,24 @@ pub(super) fn restore_texts(
     if !journal.is_layer() {
         let known = journal.files.iter().chain(journal.removed());
         let known: Vec<&str> = known.map(|saved| saved.path.as_str()).collect();
-        for (path, bytes) in loader.strip_later_files(host, &known, &journal.words) {
+        for (path, bytes) in strip_later_files(host, loader, &known, journal) {
             host.replace_file(&path, &bytes, host.access(&path)?)?;
             undone.files.push((path, FileFate::WordsRemoved));
         }
     }
     Ok(undone)
+}
+
+/// Files with our words that are not in the journal, because they were created later; each with
+/// its bytes without the words.
+pub(super) fn strip_later_files(
+    host: &Host,
+    loader: &dyn BootLoader,
+    known: &[&str],
+    journal: &BootJournal,
+) -> Vec<(String, Vec<u8>)> {
+    let groups = journal.word_groups();
+    groups.iter().flat_map(|it| loader.strip_later_files(host, known, &it.words)).collect()
 }
 
 /// The loader that a journal names.

@@ -1,6 +1,5 @@
 //! What the running kernel shows: its boot, its CPUs, and the parameters that it has.
 
-use super::parameters::{KernelFacts, KernelParameter, ParameterSupport};
 use crate::documents::machine::Machine;
 use cpushield_linux::text::first_releases;
 use cpushield_linux::{CpuSet, Host, Task};
@@ -51,13 +50,6 @@ pub(super) fn running_options(machine: &Machine) -> BTreeMap<String, String> {
         }
     }
     options
-}
-
-/// Whether the running kernel has a parameter.
-pub(super) fn support(parameter: &KernelParameter, machine: &Machine) -> ParameterSupport {
-    let kernel = &machine.kernel;
-    let (arch, release) = (kernel.arch.as_deref(), kernel.release.as_deref());
-    parameter.support(&KernelFacts { options: &running_options(machine), arch, release })
 }
 
 /// CPUs with a thread that runs their RCU callbacks: `rcuop/3`, or `rcuos/3` without preemption and

@@ -8,7 +8,8 @@ use super::running_kernel::boot_id;
 use super::running_lint::lint_running;
 use super::{early, foreign_words, line, loaders, refusals};
 use crate::documents::boot::{
-    BootDifference, BootJournal, BootStatus, LintFinding, SCHEMA, TrialState, WordStatus,
+    BootDifference, BootJournal, BootStatus, KernelWords, LintFinding, SCHEMA, TrialState,
+    WordStatus,
 };
 use crate::survey::survey_boot;
 use cpushield_linux::{Host, Store};
@@ -22,11 +23,15 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let menu = loaders::find(host)?;
     let booted = host.read_line("/proc/cmdline").unwrap_or_default();
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
-    let words = journal.as_ref().map(|it| it.words.clone()).unwrap_or_default();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
-    let kernels = kernels_with(&found, &words);
+    let all = journal.as_ref().map(BootJournal::word_groups).unwrap_or_default();
+    let kernels = kernels_with(&found, &all);
     let (entries_with, entries_without) =
-        if words.is_empty() { Default::default() } else { found.titles_by_words(&words) };
+        if journal.is_none() { Default::default() } else { found.titles_by_words(&all) };
+    let mut entries = found.entries.iter();
+    let own = entries.find(|it| Some(it.release()) == running.as_deref());
+    let own = own.and_then(|entry| KernelWords::of(&all, &entry.version)).map(<[String]>::to_vec);
+    let words = own.or(journal.as_ref().map(|it| it.words.clone())).unwrap_or_default();
     // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
     let log = if any_booted { host.kernel_log().unwrap_or_default() } else { Vec::new() };
@@ -43,7 +48,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let findings = other_findings(host, &words);
     let names: Vec<&str> = words.iter().map(|it| line::name_of(&it.word)).collect();
     let foreign = foreign_words::find(host, &names);
-    let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &words, &found));
+    let trial_state = journal.as_ref().and_then(|it| trial_state(host, it, &booted, &found));
     let differs = journal
         .as_ref()
         .map(|journal| {
@@ -57,6 +62,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         covers_later: found.covers_later,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         words,
+        groups: journal.as_ref().map(|it| it.groups.clone()).unwrap_or_default(),
         history: journal.as_ref().map(|journal| journal.history.clone()).unwrap_or_default(),
         rule: journal.map(|journal| journal.rule),
         kernels,
@@ -76,10 +82,10 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
 
 /// The kernels of the menu with an entry for normal work that has all words; empty when there are
 /// no words.
-fn kernels_with(menu: &loaders::FoundLoader, words: &[String]) -> Vec<String> {
-    let entries = menu.entries.iter().filter(|it| it.purpose.is_none() && it.has_words(words));
+fn kernels_with(menu: &loaders::FoundLoader, groups: &[KernelWords]) -> Vec<String> {
+    let entries = menu.entries.iter().filter(|it| it.purpose.is_none() && it.has_words(groups));
     let mut versions: Vec<String> = Vec::new();
-    for entry in entries.filter(|_| !words.is_empty()) {
+    for entry in entries {
         if !versions.contains(&entry.version) {
             versions.push(entry.version.clone());
         }
@@ -97,14 +103,14 @@ fn runs_one_of(menu: &loaders::FoundLoader, kernels: &[String], running: Option<
 fn trial_state(
     host: &Host,
     journal: &BootJournal,
-    words: &[WordStatus],
+    booted: &str,
     found: &loaders::FoundLoader,
 ) -> Option<TrialState> {
     let trial = journal.trial.as_ref()?;
     if boot_id(host) == journal.boot_id {
         return Some(TrialState::Armed);
     }
-    if words.iter().all(|word| word.booted) {
+    if trial.words.iter().all(|word| line::has(booted, word)) {
         return Some(TrialState::Booted);
     }
     if found.boots_next(&trial.entry) {

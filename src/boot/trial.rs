@@ -42,7 +42,7 @@ pub fn observe(host: &Host, store: &Store) -> Result<TrialObservation, BootError
     if boot_id(host) == journal.boot_id {
         return Err(BootError::NotBooted { entry: trial.entry.clone() });
     }
-    let mut against = missing_words(host, &journal)?;
+    let mut against = missing_words(host, &trial.words)?;
     if trial.unit {
         let failed = host.failed_units()?;
         let new = failed.into_iter().filter(|unit| !trial.failed.contains(unit));
@@ -128,7 +128,10 @@ fn make_permanent(
     let loader = find_loader(store, &journal)?;
     // A kernel that was removed since the trial was armed needs no entry.
     let found = loader.find(host)?.unwrap_or_default();
-    journal.kernels.retain(|version| found.entries.iter().any(|it| it.version == *version));
+    let is_there = |version: &String| found.entries.iter().any(|it| it.version == *version);
+    journal.kernels.retain(is_there);
+    journal.groups.iter_mut().for_each(|group| group.kernels.retain(is_there));
+    journal.groups.retain(|group| !group.kernels.is_empty());
     if journal.kernels.is_empty() {
         let why = "none of the kernels chosen for the parameters is still in the boot menu";
         return Err(BootError::wrong(why.to_owned(), None));
@@ -138,11 +141,10 @@ fn make_permanent(
     journal.complete = false;
     journal.files.retain(|saved| trial_unit::is_unit(&saved.path));
     remove_earlier(host, store, loader, &mut journal)?;
-    let BootJournal { rule, kernels, words, .. } = &journal;
-    let (rule, kernels, words) = (rule.clone(), kernels.clone(), words.clone());
-    let earlier = journal.removed().to_vec();
-    let (rule, kernels, words, earlier) = (&rule, &kernels, &words, &earlier);
-    let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
+    let (rule, groups, earlier) =
+        (journal.rule.clone(), journal.word_groups(), journal.removed().to_vec());
+    let (rule, groups, earlier) = (&rule, &groups, &earlier);
+    let assignment = ParameterAssignment { rule, groups, position, earlier };
     write_planned(host, store, loader, &mut journal, &|| loader.plan_files(host, &assignment))?;
     journal.files.retain(|saved| !trial_unit::is_unit(&saved.path));
     (journal.trial, journal.earlier, journal.complete) = (None, None, true);
@@ -151,11 +153,11 @@ fn make_permanent(
 }
 
 /// Words that this boot does not have, or that are not in force.
-fn missing_words(host: &Host, journal: &BootJournal) -> Result<Vec<TrialDoubt>, Error> {
+fn missing_words(host: &Host, words: &[String]) -> Result<Vec<TrialDoubt>, Error> {
     let booted = host.read_line("/proc/cmdline")?;
     let log = host.kernel_log().unwrap_or_default();
     let mut missing = Vec::new();
-    for word in &journal.words {
+    for word in words {
         let ParameterEffect { shows, in_force } = ParameterEffect::read(host, word);
         if !line::has(&booted, word) {
             missing.push(TrialDoubt::NotBooted { word: word.clone() });

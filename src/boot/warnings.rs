@@ -2,6 +2,8 @@
 
 use super::loaders::{FoundLoader, LoaderEntry};
 use super::parameters::named;
+use super::planned_kernel::PlannedKernel;
+use super::planned_lines::words_of;
 use super::request::CpuOrigin;
 use super::{line, lint};
 use crate::documents::boot::{
@@ -25,13 +27,6 @@ pub(super) fn collect(
     let mut warnings = found.warnings.clone();
     warnings.extend(different_lists(targets, parameters));
     for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
-        for unknown in &kernel.unknown {
-            warnings.push(BootWarning::ParameterUnknown {
-                version: kernel.version.clone(),
-                parameter: unknown.name.clone(),
-                why: unknown.why.clone(),
-            });
-        }
         for name in &kernel.undecided {
             let (version, parameter) = (kernel.version.clone(), name.clone());
             let release = kernel.release.as_deref().unwrap_or(&version);
@@ -51,8 +46,9 @@ fn open_words(
     targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
 ) -> Vec<BootWarning> {
-    let planned = parameters.iter().any(|it| line::isolated_domain(&it.word).is_some());
-    let find = |version: &str, line: &str, list_rules| {
+    let find = |name: &str, version: &str, line: &str, list_rules| {
+        let mut own = parameters.iter().filter(|it| it.is_for(name));
+        let planned = own.any(|it| line::isolated_domain(&it.word).is_some());
         let number = KernelVersion::from_release(version);
         let found = lint::cpusets::find(machine, &cmdline::parse(line), number, list_rules);
         let found = found.into_iter().filter_map(|mut finding| {
@@ -69,10 +65,12 @@ fn open_words(
     let of_running = kernel.release.as_deref().zip(kernel.cmdline.as_deref());
     match of_running.filter(|_| targets.is_empty()) {
         Some((version, line)) => {
-            find(version, line, running_list_rules(kernel, &machine.isolation))
+            find(version, version, line, running_list_rules(kernel, &machine.isolation))
         }
         None => {
-            let found = |it: &&LoaderEntry| find(it.release(), &it.args, list_rules(it.release()));
+            let found = |it: &&LoaderEntry| {
+                find(&it.version, it.release(), &it.args, list_rules(it.release()))
+            };
             targets.iter().map(found).find(|found| !found.is_empty()).unwrap_or_default()
         }
     }
@@ -81,9 +79,9 @@ fn open_words(
 /// Chosen kernels whose `nohz_full=` and `isolcpus=` would have different lists, and what they do
 /// then.
 fn different_lists(targets: &[&LoaderEntry], parameters: &[WantedParameter]) -> Vec<BootWarning> {
-    let words: Vec<String> = parameters.iter().map(|wanted| wanted.word.clone()).collect();
     let mut warnings = Vec::new();
     for entry in targets {
+        let words = words_of(parameters, &entry.version);
         let rules = list_rules(entry.release());
         if let Some(lists) = line::different_lists(&entry.args, &words, rules) {
             let version = entry.version.clone();
@@ -98,15 +96,15 @@ fn different_lists(targets: &[&LoaderEntry], parameters: &[WantedParameter]) -> 
 pub(super) fn planned_domain(
     machine: &Machine,
     parameters: &[WantedParameter],
-    versions: &[&str],
+    kernels: &[PlannedKernel<'_>],
     origin: CpuOrigin,
 ) -> Option<BootWarning> {
-    let planned = parameters.iter().filter(|it| !it.already);
-    let cpus = planned.into_iter().find_map(|it| line::isolated_domain(&it.word))?;
-    let may_refuse = |it: &&&str| machine.may_refuse_partition(KernelVersion::from_release(it));
-    let refusing = versions.iter().find(may_refuse);
+    let mut planned = parameters.iter().filter(|it| !it.already);
+    let (cpus, wanted) = planned.find_map(|it| Some((line::isolated_domain(&it.word)?, it)))?;
+    let may_refuse = |it: &&PlannedKernel| it.gets(wanted) && it.may_refuse_partition(machine);
+    let refusing = kernels.iter().find(may_refuse).map(|it| it.release);
     let is_new = origin != CpuOrigin::IsolatedCore || refusing.is_some();
-    let refusing = refusing.map(|it| (*it).to_owned());
+    let refusing = refusing.flatten().map(str::to_owned);
     is_new.then_some(BootWarning::DomainPlanned { cpus, refusing })
 }
 
@@ -137,6 +135,7 @@ mod tests {
         let wanted = |word: &str| WantedParameter {
             name: String::new(),
             word: word.to_owned(),
+            kernels: Vec::new(),
             reason: String::new(),
             substitute: None,
             booted: true,

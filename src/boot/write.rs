@@ -16,8 +16,8 @@ pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
 use super::{kexec, line, own_unit, trial_unit};
 use crate::documents::boot::{
-    BootJournal, BootPlan, EarlierJournal, FileBytes, ParameterChange, RemovedParameters, SCHEMA,
-    SavedFile, TrialBoot, WrittenParameters,
+    BootJournal, BootPlan, EarlierJournal, FileBytes, KernelWords, ParameterChange,
+    RemovedParameters, SCHEMA, SavedFile, TrialBoot, WrittenParameters,
 };
 use crate::refusal::UserError;
 use cpushield_linux::processes::process::locale_variables;
@@ -81,10 +81,6 @@ fn check_applies(plan: &BootPlan) -> Result<(), BootError> {
         })
     });
     Err(BootError::NothingApplies { skipped })
-}
-
-fn chosen_kernels(plan: &BootPlan) -> Vec<String> {
-    plan.kernels.iter().filter(|it| it.chosen).map(|it| it.version.clone()).collect()
 }
 
 fn find_loader(plan: &BootPlan) -> Result<&'static dyn BootLoader, BootError> {
@@ -206,7 +202,7 @@ fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool 
         (ParameterTerm::Permanent, Some(_)) => false,
         (ParameterTerm::Permanent, None) => journal.keep_default == Some(mode.keeps_default()),
     };
-    journal.words == words(plan) && journal.rule == plan.rule && same_term
+    journal.word_groups() == plan.word_groups() && journal.rule == plan.rule && same_term
 }
 
 /// Restores what a failed write has written. Returns the error that `write` reports.
@@ -237,10 +233,10 @@ fn fail(
 }
 
 /// Adds the units of a trial to the files that are written.
-fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
+fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, plan: &BootPlan) {
     let Some(program) = mode.program.as_ref().filter(|_| mode.is_trial()) else { return };
     let locale = locale_variables();
-    for (unit, text) in trial_unit::texts(program, mode.until, words, &locale) {
+    for (unit, text) in trial_unit::texts(program, mode.until, &plan.parameters, &locale) {
         let (path, bytes) = (own_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
     }
@@ -261,7 +257,8 @@ fn begin_journal(
         loader: loader.name().to_owned(),
         rule: plan.rule.clone(),
         words: words(plan),
-        kernels: chosen_kernels(plan),
+        kernels: plan.word_groups().into_iter().flat_map(|group| group.kernels).collect(),
+        groups: Some(plan.word_groups()).filter(|it| it.len() > 1).unwrap_or_default(),
         cpus: plan.cpus.clone(),
         complete: false,
         keep_default: Some(mode.keeps_default()),
@@ -301,18 +298,16 @@ fn plan_files(
     (plan, mode): (&BootPlan, &WriteMode),
     earlier: &[SavedFile],
 ) -> Result<BootFilePlan, BootError> {
-    let (kernels, requested) = (chosen_kernels(plan), words(plan));
-    let mut words = requested.clone();
+    let (mut groups, words) = (plan.word_groups(), words(plan));
     let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
         || words.iter().any(|word| line::name_of(word) == "panic");
     if mode.is_trial() && !panics {
-        words.push(PANIC.to_owned());
+        groups.iter_mut().for_each(|group| group.words.push(PANIC.to_owned()));
     }
-    let position = mode.position();
-    let (rule, kernels, words) = (&plan.rule, &kernels, &words);
-    let assignment = ParameterAssignment { rule, kernels, words, position, earlier };
+    let (rule, groups, position) = (&plan.rule, &groups, mode.position());
+    let assignment = ParameterAssignment { rule, groups, position, earlier };
     let mut file_plan = loader.plan_files(host, &assignment)?;
-    add_trial_units(&mut file_plan, mode, &requested);
+    add_trial_units(&mut file_plan, mode, plan);
     Ok(file_plan)
 }
 
@@ -341,14 +336,18 @@ fn arm_trial(
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
     // The entries of an earlier apply are ours too.
-    let is_new = |it: &&LoaderEntry| it.ours && it.has_words(&journal.words);
-    let Some(entry) = found.entries.iter().find(is_new).and_then(|it| it.id.clone()) else {
+    let groups = journal.word_groups();
+    let is_new = |it: &&LoaderEntry| it.ours && it.has_words(&groups);
+    let Some((entry, version)) =
+        found.entries.iter().find(is_new).and_then(|it| Some((it.id.clone()?, &it.version)))
+    else {
         return Err(BootError::wrong("the boot menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.program.is_some();
     let reboot = loader.reboot_argument().filter(|_| mode.start == EntryStart::BootLoader);
     journal.trial = Some(TrialBoot {
         entry: entry.clone(),
+        words: KernelWords::of(&groups, version).unwrap_or(&journal.words).to_vec(),
         unit,
         keep_default: mode.keeps_default(),
         proves: plan.proves.clone(),
@@ -418,7 +417,7 @@ pub(super) fn write_files(
         return Err(BootError::wrong("the boot menu no longer exists".to_owned(), None));
     };
     for version in &journal.kernels {
-        if found.entry_with(version, &journal.words).is_none() {
+        if !found.boots_with(version, &journal.word_groups()) {
             let why = format!("no menu entry boots kernel {version} with the parameters");
             return Err(BootError::wrong(why, None));
         }
@@ -450,22 +449,24 @@ fn summarize(
     journal: BootJournal,
     replaced: Vec<String>,
 ) -> Result<WrittenParameters, BootError> {
-    let BootJournal { words, kernels, trial, files, .. } = journal;
+    let all = journal.word_groups();
+    let BootJournal { words, kernels, groups, trial, files, .. } = journal;
     let found = loader.find(host)?.unwrap_or_default();
-    let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&words));
+    let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&all));
     let entry = ours.and_then(|entry| entry.id.clone());
     Ok(WrittenParameters {
         schema: SCHEMA,
         loader: loader.name().to_owned(),
         next: found.next_boot(),
-        next_has: found.next_entry().is_some_and(|entry| entry.has_words(&words)),
+        next_has: found.next_entry().is_some_and(|entry| entry.has_words(&all)),
         choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
         entry,
         menu: found.menu.clone(),
-        entries_without: found.titles_by_words(&words).1,
+        entries_without: found.titles_by_words(&all).1,
         replaced,
         words,
         kernels,
+        groups,
         files: files.into_iter().map(|saved| saved.path).collect(),
         trial,
     })

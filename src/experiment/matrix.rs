@@ -413,8 +413,7 @@ fn check_kernel(release: &Spanned<String>) -> Result<String, MatrixFault> {
     }
 }
 
-/// Checks a kernel parameter by itself. The kernel of the row decides about the rest
-/// ([`check_row_words`](crate::boot::check_row_words)).
+/// Checks a kernel parameter by itself. The kernel of the row decides about the rest.
 fn check_word(word: &Spanned<String>, allow_unknown: bool) -> Result<(), MatrixFault> {
     // A placeholder list is enough to check the word.
     let filled = word.get_ref().replace(CPUS, "1");

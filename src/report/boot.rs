@@ -8,7 +8,7 @@ use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::loaders::BootFilePlan;
 use crate::documents::boot::{
-    BootKernel, BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule,
+    BootKernel, BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, KernelWords,
     ParameterSkipReason, RemovedParameters, SettledAs, SkippedParameter, TrialBoot, TrialEnd,
     TrialState, WrittenParameters,
 };
@@ -84,9 +84,13 @@ fn parameters(plan: &BootPlan) -> Vec<ReportBlock> {
             },
             (false, false, None) => "not booted with it".to_owned(),
         };
+        let only = match parameter.kernels.as_slice() {
+            [] => String::new(),
+            kernels => format!("; only for {}", kernels.join(", ")),
+        };
         vec![
             TableCell::code(&parameter.word),
-            TableCell::new(&parameter.reason),
+            TableCell::new(format!("{}{only}", parameter.reason)),
             TableCell::new(state),
         ]
     });
@@ -115,7 +119,8 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
             (None, Some(_)) => String::new(),
             (None, None) => "configuration unknown".to_owned(),
         };
-        let fate = match kernel.chosen && !plan.parameters.is_empty() {
+        let gets_one = plan.parameters.iter().any(|it| it.is_for(&kernel.version));
+        let fate = match kernel.chosen && gets_one {
             true => "gets the parameters",
             false => "stays as it is",
         };
@@ -132,7 +137,9 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
         .with_head(TableHead::Caption);
     let mut notes = Vec::new();
     if plan.covers_later && !plan.parameters.is_empty() {
-        let fate = later_kernel(plan.loader.as_deref(), &plan.rule, needs_nohz_full(plan));
+        let is_mixed = plan.parameters.iter().any(|it| !it.kernels.is_empty());
+        let needs = needs_nohz_full(plan);
+        let fate = later_kernel(plan.loader.as_deref(), &plan.rule, (is_mixed, needs));
         notes.push(format!("A kernel that is installed later {fate}"));
     }
     notes
@@ -141,11 +148,17 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
     vec![ReportBlock::Table(table), ReportBlock::Lines(notes)]
 }
 
-/// What happens to a kernel that is installed later.
-fn later_kernel(loader: Option<&str>, rule: &KernelRule, needs_nohz_full: bool) -> String {
-    let option = match needs_nohz_full {
-        true => " and has CONFIG_NO_HZ_FULL",
-        false => "",
+/// What happens to a kernel that is installed later: whether not all kernels get the same, and
+/// whether only those with `nohz_full=` get anything.
+fn later_kernel(
+    loader: Option<&str>,
+    rule: &KernelRule,
+    (is_mixed, needs_nohz_full): (bool, bool),
+) -> String {
+    let option = match (is_mixed, needs_nohz_full) {
+        (true, _) => "; CONFIG_NO_HZ_FULL decides which ones",
+        (false, true) => " and has CONFIG_NO_HZ_FULL",
+        (false, false) => "",
     };
     match rule {
         _ if loader == Some("raspberry-pi") => {
@@ -160,10 +173,7 @@ fn later_kernel(loader: Option<&str>, rule: &KernelRule, needs_nohz_full: bool) 
 /// Whether only kernels with `nohz_full=` get the parameters later: where all chosen ones have it.
 fn needs_nohz_full(plan: &BootPlan) -> bool {
     let name = "nohz-full";
-    let lacks = |kernel: &BootKernel| {
-        kernel.undecided.iter().any(|it| it == name)
-            || kernel.unknown.iter().any(|it| it.name == name)
-    };
+    let lacks = |kernel: &BootKernel| kernel.undecided.iter().any(|it| it == name);
     plan.parameters.iter().any(|it| it.word.starts_with("nohz_full="))
         && !plan.kernels.iter().any(|kernel| kernel.chosen && lacks(kernel))
 }
@@ -188,13 +198,16 @@ fn skipped_and_notes(plan: &BootPlan) -> Vec<ReportBlock> {
 /// The blocks of `cpushield boot apply`.
 #[must_use]
 pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
-    let words = written.words.join(" ");
     if written.words.is_empty() {
         let nothing = "Nothing to write: the chosen kernels already have every parameter";
         return vec![ReportBlock::line(TextLine::new(nothing))];
     }
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
-    let mut lines = vec![TextLine::new(format!("{how}: {words}"))];
+    let mut lines = Vec::new();
+    for KernelWords { kernels, words } in written.word_groups() {
+        lines.push(TextLine::new(format!("{how}: {}", words.join(" "))));
+        lines.push(TextLine::new(format!("for {}", kernels.join(", "))).below());
+    }
     if !written.replaced.is_empty() {
         let how = match written.trial {
             Some(_) => "kept until the trial has passed",
@@ -203,7 +216,6 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
         let replaced = format!("{how}: {}", written.replaced.join(" "));
         lines.push(TextLine::new(replaced).below());
     }
-    lines.push(TextLine::new(format!("for {}", written.kernels.join(", "))).below());
     let files = written.files.iter();
     lines.extend(files.map(|file| TextLine::new(format!("file: {file}")).below()));
     if let Some(next) = &written.next {
@@ -389,10 +401,15 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
         )));
         lines.extend(titles("Menu entries with the parameters", &status.entries_with));
         lines.extend(titles("Menu entries without the parameters", &status.entries_without));
+        lines.extend(status.groups.iter().map(|group| {
+            let (kernels, words) = (group.kernels.join(", "), group.words.join(" "));
+            TextLine::new(format!("{kernels}: {words}")).below()
+        }));
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let mut words = status.words.iter();
             let has_nohz_full = words.any(|it| it.word.starts_with("nohz_full="));
-            let fate = later_kernel(status.loader.as_deref(), rule, has_nohz_full);
+            let needs = (!status.groups.is_empty(), has_nohz_full);
+            let fate = later_kernel(status.loader.as_deref(), rule, needs);
             lines.push(TextLine::new(format!("A kernel that is installed later {fate}")));
         }
     }

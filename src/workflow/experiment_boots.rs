@@ -3,20 +3,13 @@
 
 use super::WorkContext;
 use super::experiment_cpus::at_row;
-use crate::boot::loaders::{BootLoader, FoundLoader};
-use crate::boot::{
-    BootError, GivenWords, RowWords, WordSource, check_row_kernel, check_row_words, loaders,
-    plan as boot_plan,
-};
+use crate::boot::{BootError, GivenWords, WordSource, loaders, plan as boot_plan};
 use crate::documents::boot::WordFault;
 use crate::documents::count_text::joined;
-use crate::documents::experiment::RowBoot;
 use crate::documents::machine::Machine;
 use crate::experiment::{Matrix, RebootPermission};
 use crate::failure::Failure;
-use crate::policy::RequestedParameter;
 use crate::refusal::suggest;
-use cpushield_linux::Host;
 
 /// Checks the boot of each row. Without `--reboot` no row boots, so a word that its kernel lacks is
 /// no error. `file` is the name of the matrix file, for errors.
@@ -39,33 +32,28 @@ pub(super) fn check_row_boots(
         if boot.is_original() || is_unknown {
             continue;
         }
-        let named = boot
-            .parameters
-            .iter()
-            .map(|word| RequestedParameter { word: word.clone(), place: "boot".to_owned() });
-        let (kernel, named) = (boot.kernel.as_deref(), named.collect::<Vec<_>>());
-        let unknown = matrix.places.get(index).map(|place| place.unknown_words).unwrap_or_default();
-        let words = RowWords { kernel, words: &named, unknown, cpus: &row.cpus };
-        check_row(&work.host, machine, (&boot, &words), menu.as_ref(), reboot)
-            .map_err(|error| at_row(matrix, index, file, explain_error(error)))?;
+        let mut given = GivenWords::of_row(machine, boot.kernel.as_deref(), &boot.words());
+        // Without a word of its own, a row has a mark.
+        if !boot.parameters.is_empty() {
+            let place = matrix.places.get(index);
+            given.unknown = place.map(|place| place.unknown_words).unwrap_or_default();
+        }
+        given.cpus.clone_from(&row.cpus);
+        let source = WordSource::Given(&given);
+        match boot_plan::plan(&work.host, machine, source, menu.as_ref()) {
+            Err(error) if reboot == RebootPermission::Granted || !is_of_kernel(&error) => {
+                return Err(at_row(matrix, index, file, explain_error(error)));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
 
-/// Checks the boot of one row, and its words.
-fn check_row(
-    host: &Host,
-    machine: &Machine,
-    (boot, words): (&RowBoot, &RowWords<'_>),
-    menu: Option<&(&'static dyn BootLoader, FoundLoader)>,
-    reboot: RebootPermission,
-) -> Result<(), BootError> {
-    check_row_words(host, machine, words)?;
-    if reboot == RebootPermission::Granted {
-        check_row_kernel(host, machine, words, menu)?;
-    }
-    let given = GivenWords::of_row(machine, words.kernel, &boot.words());
-    boot_plan::plan(host, machine, WordSource::Given(&given), menu).map(drop)
+/// Whether only the kernel of a row is wrong.
+fn is_of_kernel(error: &BootError) -> bool {
+    let BootError::FaultyWord(word) = error else { return false };
+    matches!(word.fault, WordFault::NotInKernels { .. } | WordFault::CpusNotStarted { .. })
 }
 
 /// The failure of a row: a hint names keys of the matrix, not options.

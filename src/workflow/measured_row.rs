@@ -2,7 +2,7 @@
 
 use super::run_experiment::describe_setup;
 use super::saved_document::SavedDocument;
-use crate::boot::{GivenWords, MeasuredRow};
+use crate::boot::{GivenWords, MeasuredRow, UnknownWords};
 use crate::documents::experiment::{Experiment, ExperimentRow, ExperimentSetup};
 use crate::documents::machine::Machine;
 use crate::experiment::matrix::CPUS;
@@ -44,6 +44,7 @@ pub(super) fn read(
             .map(|word| RequestedParameter { word, place: place.clone() })
             .collect(),
         kernels: pattern.unwrap_or_default().to_owned(),
+        unknown: UnknownWords::Accept,
         cpus: row.cpus.clone(),
         row: Some(MeasuredRow { name: row.name.clone(), file, missing }),
     })

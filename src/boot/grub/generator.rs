@@ -30,21 +30,20 @@ pub const PERMANENT: EntryNames = EntryNames { id: ID, title: "cpushield" };
 /// Entries of a trial, with those of an earlier apply if there is one.
 pub const TRIAL: EntryNames = EntryNames { id: "cpushield-trial-", title: "cpushield trial" };
 
-/// The script. `words` and the pattern must be plain: see
+/// The script. The words and the pattern must be plain: see
 /// [`crate::glob::is_plain`] and [`crate::boot::line::is_plain`].
 #[must_use]
-pub fn script(kernels: &LaterKernels, words: &[String], names: &EntryNames) -> String {
-    let chosen = kernels.shell_function("version", chosen_test);
-    let words = words.join(" ");
+pub fn script(kernels: &LaterKernels, names: &EntryNames) -> String {
+    let enter = |words: &str| format!("enter '{words}'\n");
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
 # Entries with more kernel parameters for chosen kernels. Each is like the one that 10_linux makes
 # for that kernel; the entries of 10_linux itself stay as they are, without these parameters.
-parameters='{words}'
 
-{chosen}
+{}
 {}"#,
-        ENTRIES.replace("@ID@", names.id).replace("@TITLE@", names.title)
+        ENTRIES.replace("@ID@", names.id).replace("@TITLE@", names.title),
+        kernels.shell_code("version", chosen_test, enter),
     )
 }
 
@@ -106,6 +105,7 @@ fn marks(script: &str) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::boot::KernelWords;
     use std::io::Write;
     use std::process::{Command, Stdio};
 
@@ -123,15 +123,17 @@ mod tests {
 
     #[test]
     fn every_script_is_valid_shell() {
-        let words = ["nohz_full=1-3".to_owned(), "isolcpus=managed_irq,1-3".to_owned()];
+        let groups = ["nohz_full=1-3", "isolcpus=1-3", "isolcpus=managed_irq,1-3"].map(|word| {
+            KernelWords { kernels: vec![format!("6.1-{word}")], words: vec![word.to_owned()] }
+        });
         for rule in [
             KernelRule::Realtime,
             KernelRule::First,
             KernelRule::Matching { glob: "*-rt-[!a-c]?".to_owned() },
         ] {
-            for needs_no_hz_full in [false, true] {
-                let kernels = LaterKernels::by_rule(&rule, needs_no_hz_full);
-                let script = script(&kernels, &words, &TRIAL);
+            for (count, needs) in [(1, false), (1, true), (3, true)] {
+                let groups = groups.get(..count).unwrap();
+                let script = script(&LaterKernels::by_rule(&rule, groups, needs), &TRIAL);
                 assert!(sh(&["-n"], &script).0, "{script}");
                 assert!(script.starts_with(MARK));
             }

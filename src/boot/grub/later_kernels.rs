@@ -4,7 +4,8 @@
 
 use crate::boot::kernel_file::read_config;
 use crate::boot::line;
-use crate::documents::boot::KernelRule;
+use crate::documents::boot::{KernelRule, KernelWords};
+use crate::quote::quote_for_shell;
 use crate::survey::{COKERNEL_NAMES, REALTIME_OPTIONS, named_cokernel};
 use cpushield_linux::Host;
 use cpushield_linux::text::cmdline;
@@ -12,10 +13,12 @@ use cpushield_linux::text::cmdline;
 /// The option without which a kernel ignores `nohz_full=`.
 const NO_HZ_FULL: &str = "CONFIG_NO_HZ_FULL";
 
-/// Which kernels get the parameters.
-#[derive(Debug, Clone, Copy)]
+/// Which kernels get which words.
+#[derive(Debug)]
 pub struct LaterKernels<'a> {
     rule: &'a KernelRule,
+    groups: &'a [KernelWords],
+    /// Whether a kernel must have [`NO_HZ_FULL`] to get words with `nohz_full=`.
     needs_no_hz_full: bool,
 }
 
@@ -23,48 +26,92 @@ impl<'a> LaterKernels<'a> {
     /// The kernels that this rule chooses. If the words have `nohz_full=`, a kernel also needs the
     /// option for it, unless one of the kernels that the rule chooses now gets the words without.
     #[must_use]
-    pub fn new(host: &Host, rule: &'a KernelRule, kernels: &[String], words: &[String]) -> Self {
-        let is_nohz_full = |word: &String| cmdline::same_name(line::name_of(word), "nohz_full");
-        let needs_no_hz_full =
-            words.iter().any(is_nohz_full) && kernels.iter().all(|version| passes(host, version));
-        LaterKernels { rule, needs_no_hz_full }
+    pub fn new(host: &Host, rule: &'a KernelRule, groups: &'a [KernelWords]) -> Self {
+        let mut kernels = groups.iter().filter(|it| has_nohz_full(it)).flat_map(|it| &it.kernels);
+        let needs_no_hz_full = kernels.all(|version| passes(host, version));
+        LaterKernels { rule, groups, needs_no_hz_full }
     }
 
-    /// The shell function `chosen`, which succeeds if the kernel of version `$1`, whose image is
-    /// `$2` where a script knows it, gets the parameters. `of_rule` has the commands for the rule.
-    pub(in crate::boot) fn shell_function(
+    /// The words of all groups.
+    pub(in crate::boot) fn words(&self) -> String {
+        let mut words: Vec<&str> = Vec::new();
+        for word in self.groups.iter().flat_map(|it| &it.words) {
+            if !words.contains(&word.as_str()) {
+                words.push(word);
+            }
+        }
+        words.join(" ")
+    }
+
+    /// Shell code that does something for each group: `act` has the commands for its words, which
+    /// follow the function `chosen`. That succeeds if the kernel of version `$1`, whose image is
+    /// `$2` where a script knows it, is in the group. `of_rule` has the commands for the rule.
+    pub(in crate::boot) fn shell_code(
         &self,
         arguments: &str,
         of_rule: impl Fn(&KernelRule) -> String,
+        act: impl Fn(&str) -> String,
     ) -> String {
-        let rule = of_rule(self.rule);
-        if !self.needs_no_hz_full {
-            return format!("chosen() {{ # {arguments}\n    {rule}\n}}\n");
-        }
-        format!(
-            r#"follows_rule() {{ # {arguments}
-    {rule}
-}}
-
-chosen() {{ # {arguments}
-    follows_rule "$@" || return
-    # Only kernels with this option have nohz_full=, and few kernels with a co-kernel have it.
+        let (rule, names) = (of_rule(self.rule), cokernel_names());
+        let mut code = format!("follows_rule() {{ # {arguments}\n    {rule}\n}}\n");
+        let first = |with| self.groups.iter().position(|it| has_nohz_full(it) == with);
+        let (with, without) = (first(true), first(false));
+        if with.is_some() {
+            code.push_str(&format!(
+                r#"
+# Only kernels with this option have nohz_full=, and few kernels with a co-kernel have it.
+has_no_hz_full() {{ # version
     for config in "/usr/lib/modules/$1/config" "/boot/config-$1"; do
         [ -r "$config" ] || continue
-        ! grep -qx '{NO_HZ_FULL}=y' "$config" || return 0
-        echo "cpushield: $1 gets no parameters: it was built without {NO_HZ_FULL}" >&2
-        return 1
+        grep -qx '{NO_HZ_FULL}=y' "$config"
+        return
     done
-    case $1 in ({names})
-        echo "cpushield: $1 gets no parameters: no file shows whether it has {NO_HZ_FULL}" >&2
-        return 1
-        ;;
-    esac
+    case $1 in ({names}) false ;; esac
 }}
-"#,
-            names = cokernel_names()
-        )
+"#
+            ));
+        }
+        for (index, group) in self.groups.iter().enumerate() {
+            // Kernels of now are known by their names. A later one is in the first group of its
+            // kind.
+            let names = |groups: &[KernelWords]| {
+                let names = groups.iter().flat_map(|it| &it.kernels);
+                names.map(|it| quote_for_shell(it)).collect::<Vec<_>>().join("|")
+            };
+            let known = match self.groups.len() {
+                1 => String::new(),
+                _ => format!(
+                    "case $1 in ({}) return ;; ({}) return 1 ;; esac\n    ",
+                    names(std::slice::from_ref(group)),
+                    names(self.groups)
+                ),
+            };
+            let test = match (with, without) {
+                (Some(with), Some(_)) if with == index => "has_no_hz_full \"$1\"",
+                (Some(_), Some(without)) if without == index => "! has_no_hz_full \"$1\"",
+                (Some(with), None) if with == index && self.needs_no_hz_full => LACKS_OPTION,
+                (Some(first), None) | (None, Some(first)) if first == index => ":",
+                _ => "false",
+            };
+            let words = act(&group.words.join(" "));
+            code.push_str(&format!(
+                "\nchosen() {{ # {arguments}\n    {known}follows_rule \"$@\" && {test}\n}}\n{words}"
+            ));
+        }
+        code
     }
+}
+
+/// The test for the option where kernels without it get nothing.
+const LACKS_OPTION: &str = r#"{
+        has_no_hz_full "$1" || {
+            echo "cpushield: $1 gets no parameters: no file shows that it has CONFIG_NO_HZ_FULL" >&2
+            false
+        }
+    }"#;
+
+fn has_nohz_full(group: &KernelWords) -> bool {
+    group.words.iter().any(|word| cmdline::same_name(line::name_of(word), "nohz_full"))
 }
 
 /// Whether a kernel passes the test for `nohz_full=` in the script.
@@ -89,7 +136,11 @@ pub(in crate::boot) fn realtime_options() -> String {
 
 #[cfg(test)]
 impl<'a> LaterKernels<'a> {
-    pub(in crate::boot) fn by_rule(rule: &'a KernelRule, needs_no_hz_full: bool) -> Self {
-        LaterKernels { rule, needs_no_hz_full }
+    pub(in crate::boot) fn by_rule(
+        rule: &'a KernelRule,
+        groups: &'a [KernelWords],
+        needs_no_hz_full: bool,
+    ) -> Self {
+        LaterKernels { rule, groups, needs_no_hz_full }
     }
 }

@@ -9,8 +9,8 @@ use crate::boot::parameters::{
     KERNEL_NAMES, KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, meant_by_value,
     names_kernel_parameter, unknown_value, with_keyword,
 };
+use crate::boot::planned_kernel::PlannedKernel;
 use crate::boot::refusals;
-use crate::boot::running_kernel::support;
 use crate::documents::boot::{LintFinding, UnknownReason};
 use crate::documents::machine::Machine;
 use crate::registry::{is_one_slip, nearest};
@@ -165,7 +165,7 @@ fn one_slip_from(name: &str) -> Option<String> {
 
 /// Why the surveyed kernel does not know a parameter; `None` when it does or when that is unknown.
 fn why_unknown(machine: &Machine, parameter: &KernelParameter) -> Option<UnknownReason> {
-    match support(parameter, machine) {
+    match PlannedKernel::running(machine).support(parameter) {
         ParameterSupport::Missing(why) => Some(why),
         ParameterSupport::Present | ParameterSupport::Undecided => None,
     }

@@ -131,8 +131,7 @@ impl BootLoader for BlsLoader {
         let mut plan = LINES.plan_files(host, assignment)?;
         plan.edits.retain(|edit| !is_ours(&edit.path));
         if kernel_install_hook::is_used(host) {
-            let kernels = assignment.later_kernels(host);
-            let bytes = kernel_install_hook::script(&kernels, assignment.words).into_bytes();
+            let bytes = kernel_install_hook::script(&assignment.later_kernels(host)).into_bytes();
             plan.edits.push(FileEdit {
                 path: kernel_install_hook::PATH.to_owned(),
                 bytes,
@@ -218,14 +217,13 @@ fn plan_copies(
     for path in list_files(host).into_iter().filter(|path| !is_ours(path)) {
         let (text, parts) = LINES.read_before(host, &path, assignment.earlier)?;
         for part in parts {
-            let gets_words = part.gets_words(assignment);
-            let Some(version) = part.version.filter(|_| gets_words) else { continue };
+            let Some((words, version)) = part.words(assignment).zip(part.version) else { continue };
             if seen.contains(&version) {
                 continue;
             }
             let args = text.get(part.args.clone()).unwrap_or_default();
             let mut new = text.clone();
-            new.replace_range(part.args, &line::with_missing(args, assignment.words));
+            new.replace_range(part.args, &line::with_missing(args, words));
             let path = host.resolve_links(&path);
             let mode = host.access(&path)?.mode;
             let dir = path.rsplit_once('/').map_or("", |(dir, _)| dir);

@@ -6,7 +6,7 @@ use crate::boot::grub::later_kernels::LaterKernels;
 use crate::boot::kernel_file::candidate_paths;
 use crate::boot::line;
 use crate::documents::boot::{
-    BootWarning, EntryPurpose, KernelRule, NextBoot, NextReason, SavedFile,
+    BootWarning, EntryPurpose, KernelRule, KernelWords, NextBoot, NextReason, SavedFile,
 };
 use cpushield_linux::Host;
 
@@ -78,9 +78,18 @@ impl LoaderEntry {
     }
 
     /// Whether the command line has all these words.
-    #[must_use]
-    pub fn has_words(&self, words: &[String]) -> bool {
+    fn has_all(&self, words: &[String]) -> bool {
         words.iter().all(|word| line::has(&self.args, word))
+    }
+
+    /// Whether the command line has all words of its kernel. A kernel that is not in any group may
+    /// have been installed later: it has those of one of them.
+    #[must_use]
+    pub fn has_words(&self, groups: &[KernelWords]) -> bool {
+        match KernelWords::of(groups, &self.version) {
+            Some(words) => self.has_all(words),
+            None => groups.iter().any(|group| self.has_all(&group.words)),
+        }
     }
 }
 
@@ -106,19 +115,19 @@ impl FoundLoader {
 
     /// The titles of the entries that have all words, and of the others.
     #[must_use]
-    pub fn titles_by_words(&self, words: &[String]) -> (Vec<String>, Vec<String>) {
+    pub fn titles_by_words(&self, groups: &[KernelWords]) -> (Vec<String>, Vec<String>) {
         let (with, without): (Vec<_>, Vec<_>) =
-            self.entries.iter().partition(|entry| entry.has_words(words));
+            self.entries.iter().partition(|entry| entry.has_words(groups));
         let titles = |entries: Vec<&LoaderEntry>| {
             entries.into_iter().map(|entry| entry.title.clone()).collect::<Vec<_>>()
         };
         (titles(with), titles(without))
     }
 
-    /// The entry of a kernel that has all words.
+    /// Whether a kernel has an entry with all its words.
     #[must_use]
-    pub fn entry_with(&self, version: &str, words: &[String]) -> Option<&LoaderEntry> {
-        self.entries.iter().find(|entry| entry.version == version && entry.has_words(words))
+    pub fn boots_with(&self, version: &str, groups: &[KernelWords]) -> bool {
+        self.entries.iter().any(|entry| entry.version == version && entry.has_words(groups))
     }
 }
 
@@ -161,10 +170,8 @@ pub type InstalledLoader = (&'static dyn BootLoader, FoundLoader);
 pub struct ParameterAssignment<'a> {
     /// Which kernels, including those installed later.
     pub rule: &'a KernelRule,
-    /// The versions that the rule chooses now.
-    pub kernels: &'a [String],
-    /// The words.
-    pub words: &'a [String],
+    /// Those that the rule chooses now, with their words.
+    pub groups: &'a [KernelWords],
     /// Where new entries come.
     pub position: EntryPosition,
     /// The files of an earlier apply: the words are added to the texts before it.
@@ -172,9 +179,14 @@ pub struct ParameterAssignment<'a> {
 }
 
 impl<'a> ParameterAssignment<'a> {
+    /// The words of a kernel; `None`: it is not chosen.
+    pub(super) fn words_of(&self, version: Option<&String>) -> Option<&'a [String]> {
+        KernelWords::of(self.groups, version?)
+    }
+
     /// The kernels that get the words when they are installed later.
     pub(super) fn later_kernels(&self, host: &Host) -> LaterKernels<'a> {
-        LaterKernels::new(host, self.rule, self.kernels, self.words)
+        LaterKernels::new(host, self.rule, self.groups)
     }
 }
 

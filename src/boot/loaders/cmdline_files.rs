@@ -31,10 +31,9 @@ pub(super) struct CmdlinePart {
 }
 
 impl CmdlinePart {
-    /// Whether its command line gets the words.
-    pub(super) fn gets_words(&self, assignment: &ParameterAssignment) -> bool {
-        let is_chosen = |version| assignment.kernels.contains(version);
-        self.purpose.is_none() && self.version.as_ref().is_some_and(is_chosen)
+    /// The words that its command line gets; `None`: it stays as it is.
+    pub(super) fn words<'a>(&self, assignment: &ParameterAssignment<'a>) -> Option<&'a [String]> {
+        assignment.words_of(self.version.as_ref()).filter(|_| self.purpose.is_none())
     }
 }
 
@@ -199,9 +198,9 @@ pub(super) fn add_words(
 ) -> String {
     let mut new = text.to_owned();
     for part in parts.into_iter().rev() {
-        if part.gets_words(assignment) {
+        if let Some(words) = part.words(assignment) {
             let args = text.get(part.args.clone()).unwrap_or_default();
-            new.replace_range(part.args, &line::with_missing(args, assignment.words));
+            new.replace_range(part.args, &line::with_missing(args, words));
         }
     }
     new

@@ -286,8 +286,8 @@ fn make_copies(
     ordered.sort_by_key(|part| default.as_ref() != Some(&part.title));
     for part in ordered {
         let Some(version) = part.version.as_deref() else { continue };
-        if part.gets_words(assignment) && !seen.contains(&version) {
-            new.push_str(&copy_label(source, part, assignment.words, section));
+        if let Some(words) = part.words(assignment).filter(|_| !seen.contains(&version)) {
+            new.push_str(&copy_label(source, part, words, section));
             seen.push(version);
         }
     }

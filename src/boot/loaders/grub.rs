@@ -104,8 +104,7 @@ impl BootLoader for GrubLoader {
             EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
             EntryPosition::Trial => (TRIAL_SCRIPT, &generator::TRIAL, &[]),
         };
-        let kernels = assignment.later_kernels(host);
-        let bytes = generator::script(&kernels, assignment.words, name).into_bytes();
+        let bytes = generator::script(&assignment.later_kernels(host), name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let others = others.iter().map(|path| (*path).to_owned());
         let removed = find_own(host, self, others)?;

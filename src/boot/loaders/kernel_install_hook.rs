@@ -20,9 +20,9 @@ pub(super) fn is_used(host: &Host) -> bool {
     host.exists(DIR) && host.program("kernel-install").is_some()
 }
 
-/// The script. `words` and the pattern must be plain.
-pub(super) fn script(kernels: &LaterKernels, words: &[String]) -> String {
-    let chosen = kernels.shell_function("version, image", |rule| match rule {
+/// The script. The words and the pattern must be plain.
+pub(super) fn script(kernels: &LaterKernels) -> String {
+    let of_rule = |rule: &KernelRule| match rule {
         // The configuration, or else the banner in the first sectors of the kernel's image.
         KernelRule::Realtime => format!(
             "case $1 in ({names}) return ;; esac
@@ -41,7 +41,8 @@ pub(super) fn script(kernels: &LaterKernels, words: &[String]) -> String {
                 .to_owned()
         }
         KernelRule::Matching { glob } => format!("case $1 in ({glob}) : ;; (*) false ;; esac"),
-    });
+    };
+    let act = |words: &str| format!("! chosen \"$2\" \"$4\" || added='{words} '\n");
     format!(
         r#"{MARK} `cpushield boot undo` removes it.
 # Adds the parameters to the entry of a chosen kernel when that kernel is installed. Removes them
@@ -49,7 +50,6 @@ pub(super) fn script(kernels: &LaterKernels, words: &[String]) -> String {
 [ "$1" = add ] || exit 0
 parameters='{words}'
 
-{chosen}
 # Prints an entry without the parameters, or with these in front.
 edited() {{ # words
     while IFS= read -r line || [ -n "$line" ]; do
@@ -85,7 +85,7 @@ change() {{ # entry, words
 }}
 
 added=
-! chosen "$2" "$4" || added="$parameters "
+{added}
 for dir in "${{KERNEL_INSTALL_BOOT_ROOT:-/boot}}/loader/entries" /boot/loader/entries; do
     for entry in "$dir"/*-"$2".conf "$dir"/*-"$2"+*.conf; do
         change "$entry" "$added"
@@ -97,15 +97,22 @@ for dir in "${{KERNEL_INSTALL_BOOT_ROOT:-/boot}}/loader/entries" /boot/loader/en
 done
 exit 0
 "#,
-        words = words.join(" "),
+        words = kernels.words(),
+        added = kernels.shell_code("version, image", of_rule, act),
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::boot::KernelWords;
     use std::path::Path;
     use std::process::Command;
+
+    fn group(words: &[&str]) -> [KernelWords; 1] {
+        let words = words.iter().map(|word| (*word).to_owned()).collect();
+        [KernelWords { kernels: Vec::new(), words }]
+    }
 
     fn run(script: &str, boot: &Path, words: &[&str]) -> bool {
         let file = boot.join("95-cpushield.install");
@@ -120,7 +127,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("cpushield-hook-{}", std::process::id()));
         let entries = dir.join("loader/entries");
         std::fs::create_dir_all(&entries).unwrap();
-        let words = ["nohz_full=1-3".to_owned(), "rcu_nocbs=1-3".to_owned()];
+        let groups = group(&["nohz_full=1-3", "rcu_nocbs=1-3"]);
         let entry = |name: &str, options: &str| {
             let text = format!("title x\nversion y\noptions {options}\nlinux /z\n");
             std::fs::write(entries.join(name), text).unwrap();
@@ -133,7 +140,7 @@ mod tests {
         std::fs::write(dir.join("plain"), b"MZ\0 6.98 #1 SMP PREEMPT_DYNAMIC\0").unwrap();
         let (rt, plain) = (dir.join("rt"), dir.join("plain"));
         let (rt, plain) = (rt.to_str().unwrap(), plain.to_str().unwrap());
-        let script_of = |rule| script(&LaterKernels::by_rule(&rule, false), &words);
+        let script_of = |rule| script(&LaterKernels::by_rule(&rule, &groups, false));
         let realtime = script_of(KernelRule::Realtime);
         entry("m-6.99.conf", "root=UUID=a ro quiet x=\"a b\"");
         entry("m-6.98+3.conf", "nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a nohz_full=1-3 ro");
@@ -162,13 +169,12 @@ mod tests {
         std::fs::create_dir_all(dir.join("loader/entries")).unwrap();
         let entry = dir.join("loader/entries/m-6.98-rtai.conf");
         let text = "title x\noptions nohz_full=1-3 root=UUID=a\n";
-        let words = ["nohz_full=1-3".to_owned()];
-        for (needs_no_hz_full, options) in
+        let groups = group(&["nohz_full=1-3"]);
+        for (needs, options) in
             [(true, "options root=UUID=a"), (false, "options nohz_full=1-3 root=UUID=a")]
         {
             std::fs::write(&entry, text).unwrap();
-            let kernels = LaterKernels::by_rule(&KernelRule::Realtime, needs_no_hz_full);
-            let script = script(&kernels, &words);
+            let script = script(&LaterKernels::by_rule(&KernelRule::Realtime, &groups, needs));
             assert!(run(&script, &dir, &["add", "6.98-rtai", "/e", "/no-image"]));
             let text = std::fs::read_to_string(&entry).unwrap();
             assert_eq!(text.lines().nth(1), Some(options));

@@ -13,7 +13,7 @@ mod grub_environment;
 mod image_makers;
 mod kernel_install_hook;
 mod kernel_release;
-mod listed_kernels;
+mod menu_lst;
 mod one_shot_entry;
 mod raspberry;
 mod source_file;
@@ -26,7 +26,7 @@ pub use boot_loader::{
     BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
     InstalledLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
 };
-pub use listed_kernels::{ListedKernel, listed_kernels};
+pub use menu_lst::{find_menu_lst, menu_lst_steps};
 pub(super) use source_file::{SourceFile, SourceFormat};
 pub use sources::manual_steps;
 pub(super) use sources::{CmdlineSource, SOURCES};

@@ -234,7 +234,9 @@ impl BootLoader for RaspberryLoader {
         let path = format!("{dir}/{}", config.cmdline());
         let (line, parts) = LINES.read_before(host, &path, assignment.earlier)?;
         let args = parts.first().and_then(|part| line.get(part.args.clone())).unwrap_or_default();
-        let args = line::with_missing(args, assignment.words);
+        // There is one kernel.
+        let words = assignment.groups.first().map_or(&[][..], |group| &group.words);
+        let args = line::with_missing(args, words);
         let mode = host.access(&path)?.mode;
         let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
         let text = format!("{MARK}{text}{end}\n[all]\ncmdline={CMDLINE}\n");

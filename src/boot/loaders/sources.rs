@@ -291,7 +291,7 @@ pub(in crate::boot) const SOURCES: &[CmdlineSource] = &[
     CmdlineSource {
         name: MENU_LST_NAME,
         is_here: |host| MENU_LST.iter().any(|path| host.exists(path)),
-        // Each kernel gets its own words: `listed_kernels`.
+        // Each kernel gets its own words: `menu_lst.rs`.
         steps: Some(|_, _| Vec::new()),
         ..READER
     },

@@ -14,11 +14,9 @@ pub use kernel_parameter::{
 
 pub use values::{ValueFault, meant_by_value, unknown_value};
 
-use super::line;
 use crate::change::EffectTime;
 use crate::registry::{self, ExplainPage, ExplainedEntry, RegistryEntry};
 use cpushield_linux::text::cmdline;
-use cpushield_linux::text::kernel_version::KernelVersion;
 
 /// The names of the parameters of a mainline kernel, one a line, after a comment that says which
 /// kernel's.
@@ -93,25 +91,6 @@ impl ExplainedEntry for &'static KernelParameter {
 #[must_use]
 pub fn named(name: &str) -> Option<&'static KernelParameter> {
     registry::find(PARAMETERS, name)
-}
-
-/// The words that a kernel has, or may have if it is as new as mainline has to be for them.
-pub fn known_words<'a>(words: &'a [String], kernel: &KernelFacts) -> Vec<&'a str> {
-    words.iter().map(String::as_str).filter(|word| is_known(word, kernel)).collect()
-}
-
-fn is_known(word: &str, kernel: &KernelFacts) -> bool {
-    let name = line::name_of(word);
-    let parameter = PARAMETERS.iter().find(|it| cmdline::same_name(it.keyword, name));
-    let Some(parameter) = parameter else { return true };
-    match parameter.support(kernel) {
-        ParameterSupport::Present => true,
-        ParameterSupport::Missing(_) => false,
-        ParameterSupport::Undecided => {
-            let version = kernel.release.and_then(KernelVersion::from_release);
-            parameter.kernels.since.zip(version).is_none_or(|(since, version)| version >= since)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod earlier_journal;
 mod entry_change;
 mod foreign_word;
 mod kernel_rule;
+mod kernel_words;
 mod lint_effect;
 mod lint_finding;
 mod reason;
@@ -26,6 +27,7 @@ pub use earlier_journal::EarlierJournal;
 pub use entry_change::{EntryChange, EntryPurpose, SparedEntry};
 pub use foreign_word::{ForeignWord, WordRemoval, WordState};
 pub use kernel_rule::KernelRule;
+pub use kernel_words::KernelWords;
 pub use lint_effect::{BadListEffect, EffectSource, OverrideEffect};
 pub use lint_finding::LintFinding;
 pub use reason::{
@@ -95,6 +97,9 @@ pub struct WantedParameter {
     pub name: String,
     /// The word for the command line.
     pub word: String,
+    /// The kernels that get it, where other chosen ones do not; else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<String>,
     /// What it does.
     pub reason: String,
     /// What has the same effect on the running kernel; `None` when nothing does.
@@ -121,17 +126,6 @@ pub struct SkippedParameter {
     pub reason: ParameterSkipReason,
 }
 
-/// One wanted parameter that a kernel does not know.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct UnknownParameter {
-    /// Its name for `explain`.
-    pub name: String,
-    /// Why the kernel does not know it.
-    #[serde(with = "with_text::WithText::<UnknownReason>")]
-    pub why: UnknownReason,
-}
-
 /// One kernel of the menu.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -150,8 +144,6 @@ pub struct BootKernel {
     pub chosen: bool,
     /// Whether its command line has `panic=`.
     pub panics: bool,
-    /// Wanted parameters that it does not know, each with the reason.
-    pub unknown: Vec<UnknownParameter>,
     /// The names of wanted parameters for which neither its configuration nor its name shows
     /// whether it has them.
     pub undecided: Vec<String>,
@@ -177,6 +169,9 @@ pub struct BootJournal {
     pub words: Vec<String>,
     /// Kernels that were chosen.
     pub kernels: Vec<String>,
+    /// The words of each kernel, where not all get the same; else empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<KernelWords>,
     /// CPUs that are shielded or may be later.
     pub cpus: CpuSet,
     /// Whether all files were written.
@@ -206,6 +201,8 @@ pub struct BootJournal {
 pub struct TrialBoot {
     /// The entry that boots once.
     pub entry: String,
+    /// Its words.
+    pub words: Vec<String>,
     /// Whether a systemd unit concludes the trial after the boot.
     pub unit: bool,
     /// Whether the entries follow all others even when they are permanent.
@@ -285,6 +282,9 @@ pub struct WrittenParameters {
     pub replaced: Vec<String>,
     /// The kernels that have them.
     pub kernels: Vec<String>,
+    /// The words of each kernel, where not all have the same; else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<KernelWords>,
     /// Files that were written; empty when nothing had to change.
     pub files: Vec<String>,
     /// Which entry boots next, and why.
@@ -349,8 +349,12 @@ pub struct BootStatus {
     pub schema: u32,
     /// The boot loader of this machine.
     pub loader: Option<String>,
-    /// The words that `boot apply` wrote; empty when it wrote nothing.
+    /// The words that `boot apply` wrote for the running kernel, or all that it wrote if this
+    /// kernel is not one of the chosen ones. Empty when it wrote nothing.
     pub words: Vec<WordStatus>,
+    /// The words of each kernel, where not all have the same; else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<KernelWords>,
     /// Each change of the words since the files had their original text, the first one first.
     pub history: Vec<ParameterChange>,
     /// Which kernels get them.

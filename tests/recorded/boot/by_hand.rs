@@ -54,28 +54,40 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
         "boot/grub/menu.lst",
         "title a\nkernel /vmlinuz-2.6.32-122 ro\ntitle b\nkernel /vmlinuz-3.9.1 ro\n",
     );
-    let plan_with = |release: &str| {
+    let plan_with = |release: &str, kernels: Option<&str>| {
         machine.write("proc/sys/kernel/osrelease", release);
-        let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
+        let kernels = kernels.map(str::to_owned);
+        let plan =
+            make_plan(&machine.host(), &BootRequest { kernels, ..BootRequest::default() }).unwrap();
         (
             words(&plan).join(" "),
             terminal_blocks(&boot_plan_blocks(&plan), 200, &unpainted),
             plan.instructions.join("\n"),
         )
     };
-    let (given, text, steps) = plan_with("2.6.32-122-rtai\n");
-    assert_eq!(given, "isolcpus=3");
-    for since in ["Linux 3.10 introduced it", "Linux 3.8 introduced it"] {
-        assert!(text.contains(since), "{text}");
+    // The same words in the table and on the line, whatever the running kernel knows.
+    for release in ["2.6.32-122-rtai\n", "3.10.0\n"] {
+        let (given, text, steps) = plan_with(release, None);
+        assert_eq!(given, "isolcpus=3");
+        for since in ["Linux 3.10 introduced it", "Linux 3.8 introduced it"] {
+            assert!(text.contains(since), "{text}");
+        }
+        assert!(!steps.contains("nohz_full") && !steps.contains("3.9.1"), "{steps}");
+        let line = "/boot/grub/menu.lst:2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3\n";
+        assert!(steps.contains(line), "{steps}");
     }
-    assert!(!steps.contains("nohz_full"), "{steps}");
-    assert!(steps.contains("line 2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3\n"), "{steps}");
-    // The running kernel knows them; each kernel of the menu gets the words that it knows.
-    let (given, _, steps) = plan_with("3.10.0\n");
-    assert_eq!(given, "nohz_full=1-3 rcu_nocbs=1-3");
-    assert!(steps.contains("line 2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3\n"), "{steps}");
-    let newer = "line 4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=3 isolcpus=3";
-    assert!(steps.contains(newer), "{steps}");
+    let (given, _, steps) = plan_with("3.10.0\n", Some("*"));
+    assert_eq!(given, "rcu_nocbs=3 isolcpus=3");
+    let newer = "/boot/grub/menu.lst:4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=3 isolcpus=3";
+    assert!(steps.contains("2.6.32-122 ro isolcpus=3\n") && steps.contains(newer), "{steps}");
+    // The kernel that boots by default gets the words.
+    machine.write(
+        "boot/grub/menu.lst",
+        "default=1\ntitle a\nkernel /vmlinuz-2.6.32-122 ro\ntitle b\nkernel /vmlinuz-3.9.1 ro\n",
+    );
+    let (given, _, steps) = plan_with("3.10.0\n", None);
+    assert_eq!(given, "rcu_nocbs=3 isolcpus=3");
+    assert!(steps.contains("menu.lst:5: kernel /vmlinuz-3.9.1 ro rcu"), "{steps}");
 }
 
 /// Lines of `menu.lst` with the words that they get, while another kernel runs. Made by hand from
@@ -86,11 +98,12 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
     let plan_with = |menu: &str| {
         machine.write("boot/grub/menu.lst", menu);
         let plan = make_plan(&machine.host(), &BootRequest::default()).unwrap();
-        let lines = plan.instructions.into_iter().filter(|line| line.starts_with("line "));
+        let lines = plan.instructions.into_iter().filter(|line| line.starts_with("/boot/"));
         lines.collect::<Vec<_>>()
     };
     let rtai = "title Ubuntu\nkernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro\n";
-    let line = "line 2: kernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro isolcpus=3";
+    let line =
+        "/boot/grub/menu.lst:2: kernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro isolcpus=3";
     assert_eq!(plan_with(rtai), [line]);
     let generic = "title Other\nkernel /boot/vmlinuz-2.6.38-16-generic ro\n";
     let xenomai = "title Xenomai\nkernel (hd0,0)/boot/vmlinuz-2.6.38.8-xenomai ro isolcpus=3\n";
@@ -98,8 +111,8 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
     assert_eq!(
         plan_with(&format!("{generic}{xenomai}{evl}")),
         [
-            "line 4: unchanged: it already has the parameters",
-            "line 6: kernel /vmlinuz-5.15.98-evl ro isolcpus=3",
+            "/boot/grub/menu.lst:4: unchanged: it already has the parameters",
+            "/boot/grub/menu.lst:6: kernel /vmlinuz-5.15.98-evl ro isolcpus=3",
         ]
     );
     // A configuration decides before a name.

@@ -386,5 +386,6 @@ fn the_report_names_the_words_that_were_replaced() {
     let written =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
     let text = terminal_blocks(&boot_written_blocks(&written), usize::MAX, &unpainted);
-    assert!(text.contains(&format!("Written: {SECOND}\n  instead of: {FIRST}\n")), "{text}");
+    let wanted = format!("Written: {SECOND}\n  for 6.12.9-rt-amd64\n  instead of: {FIRST}\n");
+    assert!(text.contains(&wanted), "{text}");
 }

@@ -4,7 +4,7 @@
 use super::grub::{Machine, mkconfig};
 use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
-use cpushield::boot::write::{self, WriteMode};
+use cpushield::boot::write::{self, ParameterTerm, WriteMode};
 use cpushield::boot::{loaders, status};
 use cpushield::survey::{RealtimeKind, survey};
 
@@ -77,9 +77,8 @@ fn a_kernel_without_nohz_full_that_is_installed_later_gets_no_nohz_full() {
     assert_eq!(
         left_out,
         [
-            "cpushield: 5.4.3-rtai gets no parameters: no file shows whether it has \
-             CONFIG_NO_HZ_FULL",
-            "cpushield: 5.4.1-rtai gets no parameters: it was built without CONFIG_NO_HZ_FULL",
+            "cpushield: 5.4.3-rtai gets no parameters: no file shows that it has CONFIG_NO_HZ_FULL",
+            "cpushield: 5.4.1-rtai gets no parameters: no file shows that it has CONFIG_NO_HZ_FULL",
         ]
     );
     machine.update_grub();
@@ -93,35 +92,29 @@ fn a_kernel_without_nohz_full_that_is_installed_later_gets_no_nohz_full() {
 #[test]
 fn words_that_a_chosen_kernel_may_lack_are_written_on_request_only() {
     let machine = Machine::debian();
-    let unknown = "4.19.177-cip44-rtai-x86";
+    let unknown = "4.18.0-553.el8.x86_64";
     machine.install_with(unknown, "");
     machine.remove(&format!("boot/config-{unknown}"));
     machine.update_grub();
-    let refused = make_plan(&machine.host(), &BootRequest::default()).unwrap_err();
-    let text = cpushield::failure::Failure::from(refused).to_string();
-    let why = format!(
-        "kernel 6.12.9-rt-amd64 supports nohz-full and rcu-nocbs, but it is unknown whether \
-         kernel {unknown} does"
-    );
-    let hint = "--trial --on nohz-full --on rcu-nocbs";
-    assert!(text.contains(&why) && text.contains(hint), "{text}");
-    let chosen = |glob: &str| {
-        let request = BootRequest { kernels: Some(glob.to_owned()), ..BootRequest::default() };
-        make_plan(&machine.host(), &request).unwrap()
+    let mut request = BootRequest { kernels: Some("*".to_owned()), ..BootRequest::default() };
+    let own = |request: &BootRequest| {
+        let plan = make_plan(&machine.host(), request).unwrap();
+        let groups = plan.word_groups();
+        let groups = groups.into_iter().map(|it| (it.kernels.len(), it.words.join(" ")));
+        groups.collect::<Vec<_>>()
     };
-    assert_eq!(words(&chosen("*-rt-*")), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
-    assert_eq!(words(&chosen("*rtai*")), ["isolcpus=3"]);
-    let mut request = BootRequest::default();
+    let words = "nohz_full=1-3 rcu_nocbs=1-3".to_owned();
+    assert_eq!(own(&request), [(2, words.clone())]);
     for name in ["nohz-full", "rcu-nocbs"] {
         request.shield.tunables.set(name, true);
     }
+    assert_eq!(own(&request), [(3, words)]);
     let plan = make_plan(&machine.host(), &request).unwrap();
-    assert_eq!(words(&plan), ["nohz_full=1-3", "rcu_nocbs=1-3"]);
     let written =
         write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
-    assert_eq!(written.kernels, ["6.12.9-rt-amd64", unknown]);
+    assert_eq!(written.kernels, ["6.12.9-rt-amd64", "6.12.9-amd64", unknown]);
     let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
-    assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 2);
+    assert_eq!(found.entries.iter().filter(|entry| entry.ours).count(), 3);
 }
 
 #[test]
@@ -338,26 +331,69 @@ fn parameters_that_no_released_kernel_has_are_explained_and_not_written() {
     }
 }
 
+/// One script has the words of each kernel, also of those that are installed later.
 #[test]
-fn kernels_with_and_without_nohz_full_are_not_written_together() {
+fn kernels_with_and_without_nohz_full_each_get_their_own_words() {
     let machine = rtai_machine();
     machine.install("6.12.9-rt-amd64", true);
+    machine.save("saved_entry", "0");
     machine.update_grub();
-    let refused = make_plan(&machine.host(), &request_cpus("3")).unwrap_err();
-    let text = cpushield::failure::Failure::from(refused).to_string();
-    let why = format!("kernel 6.12.9-rt-amd64 supports nohz_full= but kernel {RTAI} does not");
-    assert!(text.contains(&why) && text.contains(&format!("--kernels {RTAI}")), "{text}");
+    let before = machine.files();
+    let (host, store) = (machine.host(), machine.store());
+    let plan = make_plan(&host, &request_cpus("3")).unwrap();
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    assert!(!warnings.iter().any(|it| it.contains("does not support")), "{warnings:?}");
+    let rt = "nohz_full=3 rcu_nocbs=3 irqaffinity=0-2";
+    let rtai = "rcu_nocbs=3 irqaffinity=0-2 isolcpus=3";
+    let ours = || {
+        let (_, found) = loaders::find(&host).unwrap().unwrap();
+        let own = |args: &str| {
+            let words = args.split(' ').filter(|it| it.ends_with("=3") || it.ends_with("=0-2"));
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let ours = found.entries.iter().filter(|it| it.ours);
+        ours.map(|it| (it.version.clone(), own(&it.args))).collect::<Vec<_>>()
+    };
+    let pair = |version: &str, words: &str| (version.to_owned(), words.to_owned());
+    let both = [pair("6.12.9-rt-amd64", rt), pair(RTAI, rtai)];
+    for mode in
+        [WriteMode::default(), WriteMode { term: ParameterTerm::Trial, ..WriteMode::default() }]
+    {
+        write::write(&host, &store, &plan, &mode).unwrap();
+        assert_eq!(ours(), both);
+        write::undo(&host, &store).unwrap();
+        assert_eq!(before, machine.files());
+    }
+    let written = write::write(&host, &store, &plan, &WriteMode::default()).unwrap();
+    assert_eq!(written.kernels, ["6.12.9-rt-amd64", RTAI]);
     let chosen = |glob: &str| {
         let request = BootRequest { kernels: Some(glob.to_owned()), ..request_cpus("3") };
-        make_plan(&machine.host(), &request).unwrap()
+        words(&make_plan(&host, &request).unwrap()).join(" ")
     };
-    assert_eq!(words(&chosen(RTAI)), ["rcu_nocbs=3", "irqaffinity=0-2", "isolcpus=3"]);
-    let rt = ["nohz_full=3", "rcu_nocbs=3", "irqaffinity=0-2"];
-    assert_eq!(words(&chosen("6.12.9-rt-amd64")), rt);
+    assert_eq!((chosen(RTAI), chosen("6.12.9-rt-amd64")), (rtai.to_owned(), rt.to_owned()));
+    machine.install("6.13.1-rt-amd64", true);
+    machine.install_with("5.4.1-rtai", "CONFIG_IPIPE=y\n");
+    machine.install_with("5.4.2-rtai", "");
+    machine.remove("boot/config-5.4.2-rtai");
+    machine.update_grub();
+    let all = [
+        pair("6.13.1-rt-amd64", rt),
+        pair("6.12.9-rt-amd64", rt),
+        pair(RTAI, rtai),
+        pair("5.4.2-rtai", rtai),
+        pair("5.4.1-rtai", rtai),
+    ];
+    assert_eq!(ours(), all);
+    // RTAI runs: the words of the other kernel are not missing.
+    machine.write("proc/cmdline", &format!("BOOT_IMAGE=/boot/vmlinuz-{RTAI} ro {rtai}\n"));
+    let status = status::status(&host, &store).unwrap();
+    let shown: Vec<&str> = status.words.iter().map(|it| it.word.as_str()).collect();
+    assert_eq!(shown.join(" "), rtai);
+    assert_eq!((status.kernels.len(), status.groups.len()), (5, 2));
     let mut both = request_cpus("3");
     both.shield.tunables =
         [("nohz-full".to_owned(), false), ("isolcpus-domain".to_owned(), true)].into();
     machine.install_with("6.12.9-rt-amd64", "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\n");
-    let both = make_plan(&machine.host(), &both).unwrap();
+    let both = make_plan(&host, &both).unwrap();
     assert!(words(&both).contains(&"isolcpus=3"), "{:?}", words(&both));
 }

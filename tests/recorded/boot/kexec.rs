@@ -78,6 +78,7 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
             replaced: Vec::new(),
             words: vec!["ro".to_owned()],
             kernels,
+            groups: Vec::new(),
             files: Vec::new(),
             next: None,
             next_has: true,

@@ -105,6 +105,7 @@ fn arm_trial(machine: &Machine, host: &Host, asked: &BootRequest) -> WrittenPara
 #[test]
 fn the_label_that_boots_next_is_reported_and_gets_the_words() {
     let machine = make_u_boot_machine();
+    machine.write("boot/config-6.1.0-rt", "CONFIG_PREEMPT=y\n");
     let plan = make_plan(&machine.host(), &request_cpus("2-3")).unwrap();
     assert_eq!(plan.next.unwrap().to_string(), "l1 (default of extlinux.conf)");
     let chosen: Vec<_> = plan.kernels.iter().filter(|it| it.chosen).map(|it| &it.version).collect();

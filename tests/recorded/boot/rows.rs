@@ -4,7 +4,9 @@ use super::grub::Machine;
 use super::words;
 use cpushield::boot::plan::plan;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{BootError, BootPlan, GivenWords, MeasuredRow, WordSource, earlier, loaders};
+use cpushield::boot::{
+    BootError, BootPlan, GivenWords, MeasuredRow, UnknownWords, WordSource, earlier, loaders,
+};
 use cpushield::policy::RequestedParameter;
 use cpushield::report::blocks::{terminal_blocks, unpainted};
 use cpushield::report::boot_plan_blocks;
@@ -19,6 +21,7 @@ fn make_row(parameters: &[&str], kernels: &str) -> GivenWords {
             .map(|&word| RequestedParameter { word: word.to_owned(), place: place.clone() })
             .collect(),
         kernels: kernels.to_owned(),
+        unknown: UnknownWords::Accept,
         cpus: "2-3".parse().unwrap(),
         row: Some(MeasuredRow { name, file, missing: None }),
     }

@@ -5,12 +5,12 @@ use super::grub::Machine;
 use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, WriteMode};
-use cpushield::boot::{RowWords, UnknownWords, check_row_kernel, check_row_words, loaders};
+use cpushield::boot::{GivenWords, UnknownWords, WordSource, loaders, plan::plan};
 use cpushield::failure::{Failure, FailureKind};
 use cpushield::policy::RequestedParameter;
 use cpushield::survey::survey;
 use cpushield::tunables;
-use cpushield_linux::CommandOutput;
+use cpushield_linux::{CommandOutput, CpuSet};
 use cpushield_simulator::Simulated;
 
 const RT: &str = "6.12.9-rt-amd64";
@@ -231,13 +231,12 @@ fn words_of_a_row_are_checked_for_its_kernel_and_its_cpus() {
     let host = machine.host();
     let menu = loaders::find(&host).unwrap();
     let survey = survey(&host, &tunables::reads());
-    let cpus = "2-3".parse().unwrap();
+    let cpus: CpuSet = "2-3".parse().unwrap();
     let check = |word: &str, kernel: Option<&str>, unknown| {
-        let word = RequestedParameter { word: word.to_owned(), place: "boot".to_owned() };
-        let row = RowWords { kernel, words: &[word], unknown, cpus: &cpus };
-        check_row_words(&host, &survey, &row)
-            .and_then(|()| check_row_kernel(&host, &survey, &row, menu.as_ref()))
-            .map_err(|error| error.to_string())
+        let given = GivenWords::of_row(&survey, kernel, &[word.to_owned()]);
+        let given = GivenWords { unknown, cpus: cpus.clone(), ..given };
+        let planned = plan(&host, &survey, WordSource::Given(&given), menu.as_ref());
+        planned.map(drop).map_err(|error| error.to_string())
     };
     let (refuse, accept) = (UnknownWords::Refuse, UnknownWords::Accept);
     assert_eq!(check("radeon.modeset=0", Some(RT), refuse), Ok(()));

@@ -4,8 +4,8 @@
 use super::{SchemaValidator, printed_on, printed_on_each};
 use crate::recordings;
 use cpushield::boot::{
-    ConcludedTrial, FileFate, NextBoot, NextReason, RemovedParameters, SCHEMA, SettledAs, TrialEnd,
-    TrialReason, UndoNote, UndoneParameters, WrittenParameters,
+    ConcludedTrial, FileFate, KernelWords, NextBoot, NextReason, RemovedParameters, SCHEMA,
+    SettledAs, TrialEnd, TrialReason, UndoNote, UndoneParameters, WrittenParameters,
 };
 use cpushield::change::Change;
 use cpushield::documents::free_cpus::{CpuHolder, CpuHolding};
@@ -164,6 +164,7 @@ pub fn check_boot_files(validator: &mut SchemaValidator) -> Result<(), String> {
         words: vec![text()],
         replaced: Vec::new(),
         kernels: vec![text()],
+        groups: vec![KernelWords { kernels: vec![text()], words: vec![text()] }],
         files: vec![text()],
         next: Some(NextBoot { title: text(), why: NextReason::default() }),
         next_has: true,
