@@ -29,7 +29,7 @@ pub struct ApplyProgress<'a> {
 #[message(self.message_with_rollback())]
 pub enum ApplyError {
     /// The state directory or `/proc` cannot be used, or another process has the lock.
-    #[delegate]
+    #[delegate(from)]
     Access(Error),
     /// {path}: {error}.
     #[hint(INVALID_JOURNAL)]
@@ -147,7 +147,7 @@ pub enum UndoError {
         other: String,
     },
     /// The state directory or `/proc` cannot be used, or another process has the lock.
-    #[delegate]
+    #[delegate(from)]
     Access(Error),
     /// {path}: {error}.
     #[hint(INVALID_JOURNAL)]
@@ -164,24 +164,12 @@ pub enum UndoError {
     Hog(BlockedBy),
 }
 
-impl From<Error> for ApplyError {
-    fn from(error: Error) -> ApplyError {
-        ApplyError::Access(error)
-    }
-}
-
 impl From<JournalLoadError> for ApplyError {
     fn from(error: JournalLoadError) -> ApplyError {
         match error {
             JournalLoadError::Access(error) => error.into(),
             JournalLoadError::Journal { path, error } => ApplyError::Journal { path, error },
         }
-    }
-}
-
-impl From<Error> for UndoError {
-    fn from(error: Error) -> UndoError {
-        UndoError::Access(error)
     }
 }
 

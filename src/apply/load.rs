@@ -9,7 +9,7 @@ use cpushield_sentence::Sentence;
 #[kind(Machine)]
 pub enum JournalLoadError {
     /// It cannot be read.
-    #[delegate]
+    #[delegate(from)]
     Access(Error),
     /// {path}: {error}.
     #[hint(INVALID_JOURNAL)]
@@ -70,11 +70,5 @@ pub(super) fn boot_id(host: &Host) -> Result<Option<String>, Error> {
         Ok(id) => Ok(Some(id)),
         Err(error) if error.is_absent() && !host.is_live() => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-impl From<Error> for JournalLoadError {
-    fn from(error: Error) -> JournalLoadError {
-        JournalLoadError::Access(error)
     }
 }

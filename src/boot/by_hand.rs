@@ -16,15 +16,6 @@ use cpushield_linux::text::kernel_version::KernelVersion;
 pub(super) const CHECK: &str = "reboot, then run `cpushield boot plan` with the same options: it reports \
                      whether the kernel was booted with the parameters";
 
-/// The word that a command line has for the same parameter with another value. `last` is the last
-/// possible CPU.
-pub(super) fn present_value(line: &str, word: &str, last: Option<usize>) -> Option<String> {
-    match line::merge(line, &[word.to_owned()], usize::MAX, last) {
-        Err(ParameterConflict::Differs { present, .. }) => Some(present),
-        _ => None,
-    }
-}
-
 /// The steps that add the parameters to a command line, `now`, and remove the words that a warning
 /// is about.
 pub(super) fn steps(
@@ -69,21 +60,12 @@ pub(super) fn steps(
             }
         }
     }
-    if !removed.is_empty() {
-        lines.push(
-            "remove these words from the kernel command line in your boot loader's configuration:"
-                .to_owned(),
-        );
-        lines.push(format!("    {}", removed.join(" ")));
-    }
     let new: Vec<&str> =
         todo.iter().filter(|it| it.instead.is_none()).map(|it| it.word.as_str()).collect();
-    if !new.is_empty() {
-        lines.push(
-            "add these words to the kernel command line in your boot loader's configuration:"
-                .to_owned(),
-        );
-        lines.push(format!("    {}", new.join(" ")));
+    let all = [("remove these words from", removed), ("add these words to", new)];
+    for (what, words) in all.into_iter().filter(|(_, words)| !words.is_empty()) {
+        let place = "the kernel command line in your boot loader's configuration";
+        lines.extend([format!("{what} {place}:"), format!("    {}", words.join(" "))]);
     }
     lines.push(CHECK.to_owned());
     lines
@@ -113,9 +95,8 @@ fn conflicts(host: &Host, now: &str, arch: Option<&str>, words: &[String]) -> Ve
         arch,
     };
     // Another value of the same parameter is replaced.
-    let replaced: Vec<String> =
-        words.iter().filter_map(|word| present_value(now, word, last)).collect();
-    let ignored = new_findings(&line::without(now, &replaced), words, &target).into_iter();
+    let rest = line::without_contradicting(now, words, last);
+    let ignored = new_findings(&rest, words, &target).into_iter();
     let is_new = |it: &LintFinding| match it {
         // The conflict with `nr_cpus=` above says the same.
         LintFinding::CpusNotStarted { .. } => lines.is_empty(),

@@ -168,11 +168,11 @@ pub(super) fn check_menu(
 /// Removes the words of an earlier apply from the entries of a menu.
 fn remove_words(found: &mut FoundLoader, journal: &BootJournal) {
     // A trial over the earlier apply has entries of cpushield with other words.
-    let groups = journal.word_groups();
-    let own = found.entries.iter().filter(|it| it.ours && it.has_words(&groups));
+    let groups = &journal.groups;
+    let own = found.entries.iter().filter(|it| it.ours && it.has_words(groups));
     let own: Vec<String> = own.map(|it| it.version.clone()).collect();
     for entry in found.entries.iter_mut().filter(|entry| !entry.ours) {
-        let words = KernelWords::of(&groups, &entry.version).unwrap_or(&journal.words);
+        let words = KernelWords::of(groups, &entry.version).unwrap_or(&journal.words);
         let args = match (own.is_empty(), journal.kernels.contains(&entry.version)) {
             // The words are in entries of cpushield, and the other entries do not have them.
             (false, _) => {

@@ -14,10 +14,10 @@ use std::fmt;
 #[kind(Machine)]
 pub enum BootError {
     /// A file or a program of the machine failed.
-    #[delegate]
+    #[delegate(from)]
     Access(Error),
     /// The CPUs cannot be shielded.
-    #[delegate]
+    #[delegate(from)]
     Refused(PlanRefusal),
     /// CPU {cpus} cannot be prepared at boot: CPU 0 starts the others and keeps time for them.
     #[kind(Usage)]
@@ -281,18 +281,6 @@ impl BootError {
                     .to_owned(),
             ),
         }
-    }
-}
-
-impl From<Error> for BootError {
-    fn from(error: Error) -> BootError {
-        BootError::Access(error)
-    }
-}
-
-impl From<PlanRefusal> for BootError {
-    fn from(refused: PlanRefusal) -> BootError {
-        BootError::Refused(refused)
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::kernel_file;
 use super::loaders::{FoundLoader, LoaderEntry};
-use super::parameters::KernelParameter;
 use super::planned_kernel::PlannedKernel;
 use super::running_kernel::running_options;
 use crate::documents::boot::{BootKernel, BootWarning, KernelRule};
@@ -176,24 +175,16 @@ impl<'a> SelectedKernels<'a> {
         unknown.map(warn).collect()
     }
 
-    /// The kernels for the plan. `undecided` are parameters that are wanted although it is unknown
-    /// whether a kernel has them.
-    pub(super) fn describe(
-        &self,
-        undecided: &[(String, &'static KernelParameter)],
-    ) -> Vec<BootKernel> {
-        let kernel = |(index, entry): (usize, &&LoaderEntry)| {
-            let own = undecided.iter().filter(|(version, _)| *version == entry.version);
-            BootKernel {
-                version: entry.version.clone(),
-                release: entry.release.clone(),
-                title: entry.title.clone(),
-                realtime: self.realtime(entry),
-                realtime_kind: self.builds.get(&entry.version).and_then(KernelBuild::realtime_kind),
-                chosen: self.is_chosen(index, entry),
-                panics: has_panic_word(entry),
-                undecided: own.map(|(_, parameter)| parameter.name.to_owned()).collect(),
-            }
+    /// The kernels for the plan.
+    pub(super) fn describe(&self) -> Vec<BootKernel> {
+        let kernel = |(index, entry): (usize, &&LoaderEntry)| BootKernel {
+            version: entry.version.clone(),
+            release: entry.release.clone(),
+            title: entry.title.clone(),
+            realtime: self.realtime(entry),
+            realtime_kind: self.builds.get(&entry.version).and_then(KernelBuild::realtime_kind),
+            chosen: self.is_chosen(index, entry),
+            panics: has_panic_word(entry),
         };
         self.entries.iter().enumerate().map(kernel).collect()
     }

@@ -8,7 +8,7 @@ use super::journal::{read_journal, save_journal};
 use super::kernel_file;
 use super::loaders::{self, LoaderEntry, is_started_by_systemd_boot};
 use super::running_kernel::boot_id;
-use crate::documents::boot::{BootJournal, BootPlan, UndoNote, WrittenParameters};
+use crate::documents::boot::{BootJournal, BootPlan, KernelWords, UndoNote, WrittenParameters};
 use crate::refusal::UserError;
 use cpushield_linux::{Host, Store};
 
@@ -38,8 +38,9 @@ pub struct LoadedKernel {
 /// Its files are not found, or the loader computes its command line.
 pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
+    let groups = plan.word_groups();
     for entry in found.entries.iter().filter(|entry| entry.purpose.is_none()) {
-        if plan.kernels.iter().any(|kernel| kernel.chosen && kernel.version == entry.version) {
+        if KernelWords::of(&groups, &entry.version).is_some_and(|words| !words.is_empty()) {
             let hint = "nothing was written; omit --kexec to reboot instead";
             return find_image(host, entry)
                 .map(drop)
@@ -56,8 +57,12 @@ pub fn possible(host: &Host, plan: &BootPlan) -> Result<(), BootError> {
 /// It has no such entry, its files are not found, or the loader computes its command line.
 pub fn image(host: &Host, written: &WrittenParameters) -> Result<KexecImage, BootError> {
     let found = loaders::find(host)?.map(|(_, found)| found).unwrap_or_default();
-    let (mut entries, groups) = (found.entries.iter(), written.word_groups());
-    let entry = entries.find(|it| written.kernels.contains(&it.version) && it.has_words(&groups));
+    let mut entries = found.entries.iter();
+    let is_written = |it: &&LoaderEntry| match &written.entry {
+        Some(id) => it.id.as_ref() == Some(id),
+        None => written.kernels.contains(&it.version) && it.has_words(&written.groups),
+    };
+    let entry = entries.find(is_written);
     let image = match entry {
         Some(entry) => find_image(host, entry),
         None => Err("no menu entry has the parameters".to_owned()),

@@ -223,6 +223,29 @@ pub fn without_front(line: &str, words: &[String]) -> String {
     rest.to_owned()
 }
 
+/// The word that a command line has for the same parameter with another value. `last` is the last
+/// possible CPU.
+pub(super) fn present_value(line: &str, word: &str, last: Option<usize>) -> Option<String> {
+    match merge(line, &[word.to_owned()], usize::MAX, last) {
+        Err(ParameterConflict::Differs { present, .. }) => Some(present),
+        _ => None,
+    }
+}
+
+/// The line without the words that have another value of these parameters.
+pub(super) fn without_contradicting(line: &str, words: &[String], last: Option<usize>) -> String {
+    words.iter().fold(line.to_owned(), |mut line, word| {
+        while let Some(present) = present_value(&line, word, last) {
+            let rest = without(&line, &[present]);
+            if rest == line {
+                break;
+            }
+            line = rest;
+        }
+        line
+    })
+}
+
 /// The line without exactly these words.
 #[must_use]
 pub fn without(line: &str, words: &[String]) -> String {

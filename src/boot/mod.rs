@@ -40,9 +40,8 @@
 //!    `planned_kernel.rs`, `by_hand.rs`), and `entry_changes.rs` finds what that does to each entry
 //!    of the menu.
 //!    `restore.rs`, `earlier.rs` (an apply whose words the next one replaces), `present_files.rs`,
-//!    `write_mode.rs` and `kexec.rs` come before `write.rs`. `permanent.rs` (a trial that has
-//!    passed) and `trial.rs` use them. `status.rs` and `early.rs` stand alone, and
-//!    `at_every_boot.rs` asks the latter.
+//!    `write_mode.rs`, `written.rs` and `kexec.rs` come before `write.rs`. `trial.rs` uses
+//!    them. `status.rs` and `early.rs` stand alone, and `at_every_boot.rs` asks the latter.
 
 mod assigned_words;
 mod at_every_boot;
@@ -85,6 +84,7 @@ mod trial_unit;
 mod warnings;
 pub mod write;
 mod write_mode;
+mod written;
 
 pub use crate::documents::boot::*;
 pub use at_every_boot::read_at_every_boot;

@@ -14,7 +14,7 @@ use super::loaders::{self, BootLoader, FoundLoader, InstalledLoader, LoaderEntry
 use super::parameter_effect;
 use super::parameters::{KernelParameter, PARAMETERS, ParameterOffer, ParameterTarget};
 use super::planned_kernel::{PlannedKernel, best_support};
-use super::planned_lines::LinesToCheck;
+use super::planned_lines::{LinesToCheck, words_of};
 pub use super::request::BootRequest;
 use super::request::{GivenWords, UnknownWords, WordSource};
 use super::requested_words::{add_requested, check_support, find_missing, refuse};
@@ -47,8 +47,9 @@ pub fn plan(
 ) -> Result<BootPlan, BootError> {
     let none = FoundLoader::default();
     // Where the user edits the menu, its kernels get the words too.
-    let listed = match source {
-        WordSource::Request(_) if menu.is_none() => loaders::find_menu_lst(host),
+    let is_experiment = matches!(source, WordSource::Given(GivenWords { row: None, .. }));
+    let listed = match menu {
+        None if !is_experiment => loaders::find_menu_lst(host),
         _ => None,
     };
     let loader = menu.map(|(loader, _)| *loader);
@@ -198,6 +199,7 @@ impl PlanDraft {
         let ParameterSelection { wanted: mut parameters, skipped, undecided } = selection;
         parameter_effect::read_effects(host, &mut parameters);
         let (targets, arch) = (kernels.targets(), kernels.arch);
+        let last = machine.topology.possible.last();
         let planned = LinesToCheck {
             host,
             parameters: &parameters,
@@ -206,13 +208,23 @@ impl PlanDraft {
             online: &machine.topology.online,
         };
         let faults = match targets.is_empty() {
+            false if loader.is_none() => {
+                // The steps replace other values.
+                let without = |entry: &&LoaderEntry| {
+                    let own = words_of(&parameters, &entry.version);
+                    let args = line::without_contradicting(&entry.args, &own, last);
+                    LoaderEntry { args, ..(*entry).clone() }
+                };
+                let replaced: Vec<LoaderEntry> = targets.iter().map(without).collect();
+                planned.check_entries(loader, &replaced.iter().collect::<Vec<_>>())?
+            }
             false => planned.check_entries(loader, &targets)?,
             true => planned.check_words(machine.kernel.release.as_deref().unwrap_or_default())?,
         };
-        let described = kernels.describe(&undecided);
-        let kernels_of_menu = (described.as_slice(), kernels.without_options(&targets));
+        let without_options = kernels.without_options(&targets);
         let mut all_warnings =
-            warnings::collect(found, machine, kernels_of_menu, &targets, &parameters);
+            warnings::collect(found, machine, without_options, &targets, &parameters);
+        all_warnings.extend(undecided);
         all_warnings.extend(warnings);
         all_warnings.extend(faults);
         let versions: Vec<&str> = targets.iter().map(|entry| entry.version.as_str()).collect();
@@ -223,7 +235,7 @@ impl PlanDraft {
                 by_hand::steps(host, now, arch, (&parameters, &all_warnings))
             }
             (None, kernels) => {
-                let mut steps = loaders::menu_lst_steps(found, kernels, &parameters);
+                let mut steps = loaders::menu_lst_steps(found, kernels, &parameters, last);
                 steps.push(by_hand::CHECK.to_owned());
                 steps
             }
@@ -247,7 +259,7 @@ impl PlanDraft {
             foreign: foreign_words::find(host, &names),
             rule: kernels.rule.clone(),
             instructions,
-            kernels: described,
+            kernels: kernels.describe(),
             parameters,
         })
     }

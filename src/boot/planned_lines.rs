@@ -108,12 +108,10 @@ impl LinesToCheck<'_> {
         };
         let keyword = match &conflict {
             line::ParameterConflict::Differs { present, .. }
-            | line::ParameterConflict::Mismatch { present, .. } => {
-                line::name_of(present).to_owned()
-            }
-            _ => String::new(),
+            | line::ParameterConflict::Mismatch { present, .. } => Some(line::name_of(present)),
+            _ => None,
         };
-        let place = self.source(loader, &keyword).filter(|_| !keyword.is_empty());
+        let place = keyword.and_then(|keyword| self.source(loader, keyword));
         Err(BootError::Conflict {
             version: entry.version.clone(),
             place: place.unwrap_or_else(|| entry.place.clone()),

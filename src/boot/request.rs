@@ -43,12 +43,11 @@ impl GivenWords {
     /// The words of an experiment's row, for the kernel of this release, or else the running one.
     #[must_use]
     pub fn of_row(machine: &Machine, release: Option<&str>, words: &[String]) -> GivenWords {
-        let place = || "boot".to_owned();
-        let parameters =
-            words.iter().map(|word| RequestedParameter { word: word.clone(), place: place() });
+        let request =
+            |word: &String| RequestedParameter { word: word.clone(), place: "boot".into() };
         let release = release.or(machine.kernel.release.as_deref());
         GivenWords {
-            parameters: parameters.collect(),
+            parameters: words.iter().map(request).collect(),
             kernels: release.unwrap_or_default().to_owned(),
             unknown: UnknownWords::Accept,
             cpus: CpuSet::new(),

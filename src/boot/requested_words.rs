@@ -42,13 +42,15 @@ pub(super) fn add_requested(
         if let Some((fault, near)) = found {
             return Err(refuse(request, fault, near));
         }
-        if wanted.iter().all(|it| !line::has(&it.word, word)) {
-            wanted.push(WantedParameter {
+        match wanted.iter_mut().find(|it| line::has(&it.word, word)) {
+            // All chosen kernels get it now.
+            Some(planned) => planned.kernels.clear(),
+            None => wanted.push(WantedParameter {
                 name: line::name_of(word).to_owned(),
                 word: word.to_owned(),
                 reason: format!("requested: {}", request.place),
                 ..WantedParameter::default()
-            });
+            }),
         }
     }
     Ok(())

@@ -6,9 +6,10 @@ use super::journal::invalid_journal;
 use super::loaders::{self, BootLoader, MenuGenerator, generator_of};
 use super::{own_unit, trial_unit};
 use crate::documents::boot::{
-    BootJournal, FileBytes, FileFate, RemovedParameters, SavedFile, UndoNote,
+    BootJournal, FileBytes, FileFate, KernelWords, RemovedParameters, SavedFile, UndoNote,
 };
 use cpushield_linux::{Host, Store};
+use std::cmp::Reverse;
 
 /// Cancels the one boot of the trial's entry.
 pub(super) fn disarm_trial(
@@ -53,8 +54,16 @@ pub(super) fn strip_later_files(
     known: &[&str],
     journal: &BootJournal,
 ) -> Vec<(String, Vec<u8>)> {
-    let groups = journal.word_groups();
-    groups.iter().flat_map(|it| loader.strip_later_files(host, known, &it.words)).collect()
+    let mut groups = journal.groups.clone();
+    // The words of one group may begin with those of another one.
+    groups.sort_by_key(|group| Reverse(group.words.len()));
+    let mut found: Vec<(String, Vec<u8>)> = Vec::new();
+    for KernelWords { words, .. } in groups {
+        let known = known.iter().copied().chain(found.iter().map(|(path, _)| path.as_str()));
+        let more = loader.strip_later_files(host, &known.collect::<Vec<_>>(), &words);
+        found.extend(more);
+    }
+    found
 }
 
 /// The loader that a journal names.

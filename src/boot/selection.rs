@@ -1,14 +1,15 @@
 //! Which parameters a plan has: what the request wants, and what the chosen kernels have. Pure; the
 //! files of the kernels were read before.
 
-use super::by_hand;
 use super::line;
 use super::parameters::{
     KernelParameter, PARAMETERS, ParameterOffer, ParameterSupport, ParameterTarget, named,
 };
 use super::planned_kernel::PlannedKernel;
 use super::request::{BootRequest, CpuOrigin};
-use crate::documents::boot::{BootReason, ParameterSkipReason, SkippedParameter, WantedParameter};
+use crate::documents::boot::{
+    BootReason, BootWarning, ParameterSkipReason, SkippedParameter, WantedParameter,
+};
 use crate::documents::machine::Machine;
 use crate::documents::plan::Shield;
 use crate::tunables;
@@ -25,8 +26,8 @@ pub(super) struct ParameterSelection {
     pub(super) wanted: Vec<WantedParameter>,
     /// The others, each with the reason.
     pub(super) skipped: Vec<SkippedParameter>,
-    /// Parameters that are wanted although it is unknown whether a kernel has them, each with it.
-    pub(super) undecided: Vec<(String, &'static KernelParameter)>,
+    /// Parameters that are wanted although it is unknown whether a kernel has them.
+    pub(super) undecided: Vec<BootWarning>,
 }
 
 impl ParameterSelection {
@@ -69,7 +70,7 @@ impl ParameterSelection {
             let own = kernels.iter().filter(|it| it.gets(wanted));
             wanted.already = own.clone().all(|it| it.entry.is_some_and(|it| has(&it.args)));
             wanted.booted = has(booted);
-            wanted.instead = by_hand::present_value(booted, &wanted.word, last);
+            wanted.instead = line::present_value(booted, &wanted.word, last);
         }
     }
 
@@ -122,7 +123,11 @@ pub(super) fn select_parameters(
             if let (ParameterSupport::Undecided, Some(entry)) =
                 (kernel.support(parameter), kernel.entry)
             {
-                selection.undecided.push((entry.version.clone(), parameter));
+                selection.undecided.push(BootWarning::ParameterUndecided {
+                    version: entry.version.clone(),
+                    parameter: parameter.name.to_owned(),
+                    backported: parameter.is_backported_to(entry.release()),
+                });
             }
             let wanted = wanted_parameter(parameter, target);
             // One word has all flags: kernels from 4.15 to 5.17 take a second one only in part.
@@ -154,7 +159,7 @@ pub(super) fn select_parameters(
 fn merged_isolcpus(kernel: &PlannedKernel<'_>, word: &str, machine: &Machine) -> Option<String> {
     let (parsed, line) = (line::parsed_isolcpus(word)?, kernel.line?);
     let last = machine.topology.possible.last();
-    by_hand::present_value(line, word, last)?;
+    line::present_value(line, word, last)?;
     let refuses = kernel.may_refuse_partition(machine);
     Some(managed_irq_word(line, &parsed.cpus, last, (parsed.domain, refuses)))
 }
@@ -221,12 +226,8 @@ fn wanted_parameter(parameter: &KernelParameter, target: &ParameterTarget) -> Wa
     WantedParameter {
         name: parameter.name.to_owned(),
         word: parameter.word(target),
-        kernels: Vec::new(),
         reason: parameter.summary.to_owned(),
         substitute: parameter.substitute.map(str::to_owned),
-        booted: false,
-        in_force: None,
-        instead: None,
-        already: false,
+        ..WantedParameter::default()
     }
 }

@@ -24,13 +24,13 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
     let booted = host.read_line("/proc/cmdline").unwrap_or_default();
     let running = host.read_line("/proc/sys/kernel/osrelease").ok();
     let found = menu.as_ref().map(|(_, found)| found.clone()).unwrap_or_default();
-    let all = journal.as_ref().map(BootJournal::word_groups).unwrap_or_default();
+    let all = journal.as_ref().map(|it| it.groups.clone()).unwrap_or_default();
     let kernels = kernels_with(&found, &all);
     let (entries_with, entries_without) =
         if journal.is_none() { Default::default() } else { found.titles_by_words(&all) };
     let mut entries = found.entries.iter();
     let own = entries.find(|it| Some(it.release()) == running.as_deref());
-    let own = own.and_then(|entry| KernelWords::of(&all, &entry.version)).map(<[String]>::to_vec);
+    let own = own.and_then(|entry| entry.own_words(&all)).map(<[String]>::to_vec);
     let words = own.or(journal.as_ref().map(|it| it.words.clone())).unwrap_or_default();
     // Without a log refusals are unknown; whether a word is in force is still visible.
     let any_booted = words.iter().any(|word| line::has(&booted, word));
@@ -62,7 +62,7 @@ pub fn status(host: &Host, store: &Store) -> Result<BootStatus, BootError> {
         covers_later: found.covers_later,
         loader: menu.map(|(loader, _)| loader.name().to_owned()),
         words,
-        groups: journal.as_ref().map(|it| it.groups.clone()).unwrap_or_default(),
+        groups: all,
         history: journal.as_ref().map(|journal| journal.history.clone()).unwrap_or_default(),
         rule: journal.map(|journal| journal.rule),
         kernels,

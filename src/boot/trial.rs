@@ -132,6 +132,8 @@ fn make_permanent(
     journal.kernels.retain(is_there);
     journal.groups.iter_mut().for_each(|group| group.kernels.retain(is_there));
     journal.groups.retain(|group| !group.kernels.is_empty());
+    let groups = &journal.groups;
+    journal.words.retain(|word| groups.iter().any(|group| group.words.contains(word)));
     if journal.kernels.is_empty() {
         let why = "none of the kernels chosen for the parameters is still in the boot menu";
         return Err(BootError::wrong(why.to_owned(), None));
@@ -142,7 +144,7 @@ fn make_permanent(
     journal.files.retain(|saved| trial_unit::is_unit(&saved.path));
     remove_earlier(host, store, loader, &mut journal)?;
     let (rule, groups, earlier) =
-        (journal.rule.clone(), journal.word_groups(), journal.removed().to_vec());
+        (journal.rule.clone(), journal.groups.clone(), journal.removed().to_vec());
     let (rule, groups, earlier) = (&rule, &groups, &earlier);
     let assignment = ParameterAssignment { rule, groups, position, earlier };
     write_planned(host, store, loader, &mut journal, &|| loader.plan_files(host, &assignment))?;

@@ -3,7 +3,7 @@
 
 use super::error::BootError;
 use super::own_unit::{self, MARK};
-use crate::documents::boot::{TrialDeadline, TrialGoal, WantedParameter};
+use crate::documents::boot::{TrialDeadline, TrialGoal};
 use crate::quote::quote_for_unit;
 use cpushield_linux::Host;
 
@@ -33,16 +33,16 @@ pub(super) fn is_unit(file: &str) -> bool {
 pub(super) fn texts(
     run: &TrialProgram,
     until: Option<TrialDeadline>,
-    parameters: &[WantedParameter],
+    words: &[String],
     locale: &[String],
 ) -> Vec<(&'static str, String)> {
     let (program, state) = (quote_for_unit(&run.program), quote_for_unit(&run.state_dir));
     let call = format!("{program} --state {state}");
     // systemd splits the command line itself, so it finds only plain words.
-    let is_plain = |it: &&WantedParameter| !it.already && !it.word.contains(['"', '\'', '\\', ' ']);
-    let conditions: String = parameters.iter().filter(is_plain).map(condition).collect();
-    let until = until.filter(|_| !conditions.is_empty());
-    let fall_back = until.map(|until| (FALL_BACK, fall_back_text(&call, until, &conditions)));
+    let is_plain = |word: &&String| !word.contains(['"', '\'', '\\', ' ']);
+    let words: Vec<String> = words.iter().filter(is_plain).cloned().collect();
+    let until = until.filter(|_| !words.is_empty());
+    let fall_back = until.map(|until| (FALL_BACK, fall_back_text(&call, until, &words)));
     fall_back.into_iter().chain([(CONCLUSION, conclusion_text(&call, locale))]).collect()
 }
 
@@ -69,11 +69,12 @@ fn conclusion_text(call: &str, locale: &[String]) -> String {
 /// The unit starts as early as possible and needs no other: whatever hangs, its time passes. It
 /// also survives the change to the rescue target. It runs only in a boot with the trial's words, so
 /// it cannot reboot the old entry.
-fn fall_back_text(call: &str, until: TrialDeadline, conditions: &str) -> String {
+fn fall_back_text(call: &str, until: TrialDeadline, words: &[String]) -> String {
     let goal = match until.goal {
         TrialGoal::Login => "login",
         TrialGoal::Network => "network",
     };
+    let conditions = words.iter().map(|word| condition(word)).collect::<String>();
     format!(
         "{MARK} `cpushield boot undo` removes it.\n\
          [Unit]\n\
@@ -92,11 +93,10 @@ fn fall_back_text(call: &str, until: TrialDeadline, conditions: &str) -> String 
     )
 }
 
-/// The line that requires a word of the kernel command line, or one of the words that only some
-/// kernels get. It has no quotes: only `%` is special there.
-fn condition(parameter: &WantedParameter) -> String {
-    let one_of = if parameter.kernels.is_empty() { "" } else { "|" };
-    format!("ConditionKernelCommandLine={one_of}{}\n", parameter.word.replace('%', "%%"))
+/// The line that requires a word of the kernel command line. It has no quotes: only `%` is
+/// special there.
+fn condition(word: &str) -> String {
+    format!("ConditionKernelCommandLine={}\n", word.replace('%', "%%"))
 }
 
 /// Removes the units.
@@ -111,12 +111,7 @@ mod tests {
     #[test]
     fn the_units_conclude_the_trial_with_this_program_and_state() {
         let until = TrialDeadline { goal: TrialGoal::Network, within_s: 300 };
-        let words = ["nohz_full=1-3", "a=50%", "b=\"c d\"", "isolcpus=1"];
-        let words = words.map(|word| WantedParameter {
-            word: word.to_owned(),
-            kernels: word.starts_with("isol").then(|| "x".to_owned()).into_iter().collect(),
-            ..WantedParameter::default()
-        });
+        let words = ["nohz_full=1-3", "a=50%", "b=\"c d\""].map(str::to_owned);
         let locale = ["LANG=de_DE.UTF-8".to_owned()];
         let [program, state_dir] = ["/x", "/y"].map(str::to_owned);
         let run = TrialProgram { program, state_dir };
@@ -127,7 +122,7 @@ mod tests {
         assert!(conclusion.contains(&format!("{call}\n")), "{conclusion}");
         let deadline = format!("{call} --reboot-unless network --within 300s\n");
         assert!(fall_back.contains(&deadline), "{fall_back}");
-        for condition in ["nohz_full=1-3", "a=50%%", "|isolcpus=1"] {
+        for condition in ["nohz_full=1-3", "a=50%%"] {
             let line = format!("\nConditionKernelCommandLine={condition}\n");
             assert!(fall_back.contains(&line), "{fall_back}");
         }

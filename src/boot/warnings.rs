@@ -1,39 +1,28 @@
 //! The warnings of a boot plan: what the user should know before boot files are changed. Pure.
 
 use super::loaders::{FoundLoader, LoaderEntry};
-use super::parameters::named;
 use super::planned_kernel::PlannedKernel;
 use super::planned_lines::words_of;
 use super::request::CpuOrigin;
 use super::{line, lint};
-use crate::documents::boot::{
-    BootKernel, BootWarning, LintFinding, SkippedParameter, WantedParameter,
-};
+use crate::documents::boot::{BootWarning, LintFinding, SkippedParameter, WantedParameter};
 use crate::documents::machine::Machine;
 use crate::policy::ShieldRequest;
 use crate::survey::{list_rules, running_list_rules};
 use cpushield_linux::text::cmdline;
 use cpushield_linux::text::kernel_version::KernelVersion;
 
-/// The loader's warnings, parameters that kernels do not know, chosen kernels whose options are
-/// unknown, and words that keep a shield open.
+/// The loader's warnings, lists that differ, chosen kernels whose options are unknown, and words
+/// that keep a shield open.
 pub(super) fn collect(
     found: &FoundLoader,
     machine: &Machine,
-    (kernels, without_options): (&[BootKernel], Vec<BootWarning>),
+    without_options: Vec<BootWarning>,
     targets: &[&LoaderEntry],
     parameters: &[WantedParameter],
 ) -> Vec<BootWarning> {
     let mut warnings = found.warnings.clone();
     warnings.extend(different_lists(targets, parameters));
-    for kernel in kernels.iter().filter(|kernel| kernel.chosen) {
-        for name in &kernel.undecided {
-            let (version, parameter) = (kernel.version.clone(), name.clone());
-            let release = kernel.release.as_deref().unwrap_or(&version);
-            let backported = named(name).is_some_and(|it| it.is_backported_to(release));
-            warnings.push(BootWarning::ParameterUndecided { version, parameter, backported });
-        }
-    }
     warnings.extend(without_options);
     warnings.extend(open_words(machine, targets, parameters));
     warnings

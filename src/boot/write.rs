@@ -14,6 +14,7 @@ use super::restore::{disarm_trial, without_entries};
 use super::running_kernel::boot_id;
 pub use super::trial_unit::TrialProgram;
 pub use super::write_mode::{DefaultEntry, EntryStart, ParameterTerm, WriteMode};
+use super::written::summarize;
 use super::{kexec, line, own_unit, trial_unit};
 use crate::documents::boot::{
     BootJournal, BootPlan, EarlierJournal, FileBytes, KernelWords, ParameterChange,
@@ -23,6 +24,8 @@ use crate::refusal::UserError;
 use cpushield_linux::processes::process::locale_variables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
+use std::collections::BTreeSet;
+use std::slice;
 
 /// Lets a kernel that panics in a trial reboot the machine after 30 seconds.
 pub const PANIC: &str = "panic=30";
@@ -54,9 +57,10 @@ pub fn preview(
         }
         earlier => earlier,
     };
+    let groups = earlier.as_ref().map(|it| it.groups.clone()).unwrap_or_default();
     let earlier = earlier.map(|earlier| read_files(host, loader, &earlier)).transpose()?;
     let earlier = earlier.unwrap_or_default();
-    let mut file_plan = plan_files(host, loader, (plan, mode), &earlier)?;
+    let mut file_plan = plan_files(host, loader, (plan, mode), (&groups, &earlier))?;
     // An apply undoes the other files of the earlier one.
     for SavedFile { path, original, left, mode: access, .. } in earlier {
         let is_planned = file_plan.paths().any(|planned| *planned == path) || original == left;
@@ -123,7 +127,7 @@ pub fn write(
             return Err(BootError::Active { words: journal.words });
         }
         Some(journal) => {
-            check_replaceable(host, loader, &journal, (mode, &words))?;
+            check_replaceable(host, loader, &journal, (plan, mode))?;
             Some(journal)
         }
         None => None,
@@ -157,7 +161,8 @@ fn write_all(
         Some(earlier) if mode.is_trial() => read_files(host, loader, &earlier.journal)?,
         _ => journal.removed().to_vec(),
     };
-    let make_plan = || plan_files(host, loader, (plan, mode), &earlier);
+    let groups = journal.earlier_groups().to_vec();
+    let make_plan = || plan_files(host, loader, (plan, mode), (&groups, &earlier));
     let file_plan = write_planned(host, store, loader, journal, &make_plan)?;
     if mode.is_trial() {
         arm_trial(host, store, loader, (plan, mode), journal)?;
@@ -202,7 +207,13 @@ fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool 
         (ParameterTerm::Permanent, Some(_)) => false,
         (ParameterTerm::Permanent, None) => journal.keep_default == Some(mode.keeps_default()),
     };
-    journal.word_groups() == plan.word_groups() && journal.rule == plan.rule && same_term
+    // Kernels that were installed since have the words of a group.
+    let planned = plan.word_groups();
+    let words = |groups: &[KernelWords]| -> BTreeSet<Vec<String>> {
+        groups.iter().map(|group| group.words.clone()).collect()
+    };
+    let same_words = words(&journal.groups) == words(&planned);
+    same_words && journal.rule == plan.rule && same_term
 }
 
 /// Restores what a failed write has written. Returns the error that `write` reports.
@@ -233,10 +244,10 @@ fn fail(
 }
 
 /// Adds the units of a trial to the files that are written.
-fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, plan: &BootPlan) {
+fn add_trial_units(file_plan: &mut BootFilePlan, mode: &WriteMode, words: &[String]) {
     let Some(program) = mode.program.as_ref().filter(|_| mode.is_trial()) else { return };
     let locale = locale_variables();
-    for (unit, text) in trial_unit::texts(program, mode.until, &plan.parameters, &locale) {
+    for (unit, text) in trial_unit::texts(program, mode.until, words, &locale) {
         let (path, bytes) = (own_unit::path(unit), text.into_bytes());
         file_plan.edits.push(FileEdit { path, bytes, mode: 0o644 });
     }
@@ -249,6 +260,8 @@ fn begin_journal(
     (plan, mode): (&BootPlan, &WriteMode),
     earlier: Option<BootJournal>,
 ) -> BootJournal {
+    let groups = plan.word_groups();
+    let kernels = groups.iter().filter(|it| !it.words.is_empty());
     BootJournal {
         journal: "cpushield-boot".to_owned(),
         schema: SCHEMA,
@@ -257,8 +270,8 @@ fn begin_journal(
         loader: loader.name().to_owned(),
         rule: plan.rule.clone(),
         words: words(plan),
-        kernels: plan.word_groups().into_iter().flat_map(|group| group.kernels).collect(),
-        groups: Some(plan.word_groups()).filter(|it| it.len() > 1).unwrap_or_default(),
+        kernels: kernels.flat_map(|group| group.kernels.clone()).collect(),
+        groups: groups.clone(),
         cpus: plan.cpus.clone(),
         complete: false,
         keep_default: Some(mode.keeps_default()),
@@ -275,14 +288,13 @@ fn check_replaceable(
     host: &Host,
     loader: &dyn BootLoader,
     journal: &BootJournal,
-    (mode, words): (&WriteMode, &[String]),
+    (plan, mode): (&BootPlan, &WriteMode),
 ) -> Result<(), BootError> {
     if journal.loader != loader.name() {
         return Err(BootError::Active { words: journal.words.clone() });
     }
-    // Only the words tell a trial's boot from another one.
-    if mode.is_trial() && words.iter().all(|word| journal.words.contains(word)) {
-        let (words, written) = (words.to_vec(), journal.words.clone());
+    if mode.is_trial() && plan.trial_kernel(&journal.groups).is_none() {
+        let (words, written) = (words(plan), journal.words.clone());
         return Err(BootError::TrialOfPart { words, written });
     }
     match kexec::unload(host, journal)? {
@@ -296,18 +308,20 @@ fn plan_files(
     host: &Host,
     loader: &dyn BootLoader,
     (plan, mode): (&BootPlan, &WriteMode),
-    earlier: &[SavedFile],
+    (earlier_groups, earlier): (&[KernelWords], &[SavedFile]),
 ) -> Result<BootFilePlan, BootError> {
-    let (mut groups, words) = (plan.word_groups(), words(plan));
+    let mut groups = plan.word_groups();
     let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
-        || words.iter().any(|word| line::name_of(word) == "panic");
+        || words(plan).iter().any(|word| line::name_of(word) == "panic");
     if mode.is_trial() && !panics {
-        groups.iter_mut().for_each(|group| group.words.push(PANIC.to_owned()));
+        let all = groups.iter_mut().filter(|group| !group.words.is_empty());
+        all.for_each(|group| group.words.push(PANIC.to_owned()));
     }
     let (rule, groups, position) = (&plan.rule, &groups, mode.position());
     let assignment = ParameterAssignment { rule, groups, position, earlier };
     let mut file_plan = loader.plan_files(host, &assignment)?;
-    add_trial_units(&mut file_plan, mode, plan);
+    let tried = plan.trial_kernel(earlier_groups).unwrap_or_default();
+    add_trial_units(&mut file_plan, mode, &tried.words);
     Ok(file_plan)
 }
 
@@ -335,19 +349,19 @@ fn arm_trial(
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
-    // The entries of an earlier apply are ours too.
-    let groups = journal.word_groups();
-    let is_new = |it: &&LoaderEntry| it.ours && it.has_words(&groups);
-    let Some((entry, version)) =
-        found.entries.iter().find(is_new).and_then(|it| Some((it.id.clone()?, &it.version)))
-    else {
+    let tried = plan.trial_kernel(journal.earlier_groups()).unwrap_or_default();
+    // The entries of an earlier apply are ours too, without its new words.
+    let is_tried = |it: &&LoaderEntry| {
+        it.ours && tried.kernels.contains(&it.version) && it.has_words(slice::from_ref(&tried))
+    };
+    let Some(entry) = found.entries.iter().find(is_tried).and_then(|it| it.id.clone()) else {
         return Err(BootError::wrong("the boot menu has no entry of cpushield".to_owned(), None));
     };
     let unit = mode.program.is_some();
     let reboot = loader.reboot_argument().filter(|_| mode.start == EntryStart::BootLoader);
     journal.trial = Some(TrialBoot {
         entry: entry.clone(),
-        words: KernelWords::of(&groups, version).unwrap_or(&journal.words).to_vec(),
+        words: tried.words,
         unit,
         keep_default: mode.keeps_default(),
         proves: plan.proves.clone(),
@@ -417,7 +431,7 @@ pub(super) fn write_files(
         return Err(BootError::wrong("the boot menu no longer exists".to_owned(), None));
     };
     for version in &journal.kernels {
-        if !found.boots_with(version, &journal.word_groups()) {
+        if !found.boots_with(version, &journal.groups) {
             let why = format!("no menu entry boots kernel {version} with the parameters");
             return Err(BootError::wrong(why, None));
         }
@@ -441,35 +455,6 @@ fn check_other_entries(path: &str, original: &[u8], others: &[u8]) -> Result<(),
     let hint = "the file differs from what its configuration generates now: run update-grub (or \
                 grub-mkconfig), check the menu, and try again";
     Err(BootError::wrong(why, Some(hint)))
-}
-
-fn summarize(
-    host: &Host,
-    loader: &dyn BootLoader,
-    journal: BootJournal,
-    replaced: Vec<String>,
-) -> Result<WrittenParameters, BootError> {
-    let all = journal.word_groups();
-    let BootJournal { words, kernels, groups, trial, files, .. } = journal;
-    let found = loader.find(host)?.unwrap_or_default();
-    let ours = found.entries.iter().find(|entry| entry.ours && entry.has_words(&all));
-    let entry = ours.and_then(|entry| entry.id.clone());
-    Ok(WrittenParameters {
-        schema: SCHEMA,
-        loader: loader.name().to_owned(),
-        next: found.next_boot(),
-        next_has: found.next_entry().is_some_and(|entry| entry.has_words(&all)),
-        choice: entry.as_deref().map(|entry| loader.boot_instructions(host, entry)),
-        entry,
-        menu: found.menu.clone(),
-        entries_without: found.titles_by_words(&all).1,
-        replaced,
-        words,
-        kernels,
-        groups,
-        files: files.into_iter().map(|saved| saved.path).collect(),
-        trial,
-    })
 }
 
 /// Removes everything that [`write`] wrote; `None` when there is nothing.

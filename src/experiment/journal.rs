@@ -144,7 +144,7 @@ pub struct StepTries {
 #[kind(Machine)]
 pub enum ExperimentJournalError {
     /// It cannot be read.
-    #[delegate]
+    #[delegate(from)]
     Access(Error),
     /// {path}: {why}.
     #[hint("move the file away and undo the rest: cpushield experiment --stop")]
@@ -157,12 +157,6 @@ pub enum ExperimentJournalError {
 }
 
 impl std::error::Error for ExperimentJournalError {}
-
-impl From<Error> for ExperimentJournalError {
-    fn from(error: Error) -> ExperimentJournalError {
-        ExperimentJournalError::Access(error)
-    }
-}
 
 impl ExperimentJournal {
     /// The journal of an experiment that starts.

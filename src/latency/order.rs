@@ -138,23 +138,11 @@ pub enum LatencyError {
         why: String,
     },
     /// The load cannot run.
-    #[delegate]
+    #[delegate(from)]
     Load(LoadError),
     /// The machine did not answer.
-    #[delegate]
+    #[delegate(from)]
     Linux(cpushield_linux::Error),
 }
 
 impl std::error::Error for LatencyError {}
-
-impl From<cpushield_linux::Error> for LatencyError {
-    fn from(error: cpushield_linux::Error) -> LatencyError {
-        LatencyError::Linux(error)
-    }
-}
-
-impl From<LoadError> for LatencyError {
-    fn from(error: LoadError) -> LatencyError {
-        LatencyError::Load(error)
-    }
-}

@@ -38,10 +38,10 @@ pub enum InstrumentRefusal {
         answer: String,
     },
     /// The HPET has no timer for it.
-    #[delegate]
+    #[delegate(from)]
     Hpet(HpetRefusal),
     /// Its tracer cannot be used.
-    #[delegate]
+    #[delegate(from)]
     Tracer(TracerRefusal),
     /// {0}; `cpushield latency spin` sees such gaps too, but cannot distinguish them from gaps that
     /// the kernel causes.
@@ -159,26 +159,8 @@ pub enum TracerRefusal {
         tracer: &'static str,
     },
     /// The machine did not answer.
-    #[delegate]
+    #[delegate(from)]
     Linux(Error),
-}
-
-impl From<HpetRefusal> for InstrumentRefusal {
-    fn from(why: HpetRefusal) -> InstrumentRefusal {
-        InstrumentRefusal::Hpet(why)
-    }
-}
-
-impl From<TracerRefusal> for InstrumentRefusal {
-    fn from(why: TracerRefusal) -> InstrumentRefusal {
-        InstrumentRefusal::Tracer(why)
-    }
-}
-
-impl From<Error> for TracerRefusal {
-    fn from(error: Error) -> TracerRefusal {
-        TracerRefusal::Linux(error)
-    }
 }
 
 /// Why an instrument cannot have the requested threads.

@@ -173,11 +173,11 @@ pub enum PlanRefusal {
     Siblings(SiblingRefusal),
     /// The NUMA nodes cannot be used as requested.
     #[serde(untagged)]
-    #[delegate]
+    #[delegate(from)]
     Node(NodeRefusal),
     /// A saved plan does not fit this machine now.
     #[serde(untagged)]
-    #[delegate]
+    #[delegate(from)]
     Saved(SavedRefusal),
 }
 
@@ -356,18 +356,6 @@ impl PlanRefusal {
             most => write!(f, "cannot shield {count} CPUs; the maximum is {most}")?,
         }
         write!(f, ": {owner} has made these cpusets exclusive: {}", comma_list(sets))
-    }
-}
-
-impl From<SavedRefusal> for PlanRefusal {
-    fn from(refusal: SavedRefusal) -> PlanRefusal {
-        PlanRefusal::Saved(refusal)
-    }
-}
-
-impl From<NodeRefusal> for PlanRefusal {
-    fn from(refusal: NodeRefusal) -> PlanRefusal {
-        PlanRefusal::Node(refusal)
     }
 }
 

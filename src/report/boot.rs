@@ -8,7 +8,7 @@ use super::lint::lint_blocks;
 use super::moment::moment;
 use crate::boot::loaders::BootFilePlan;
 use crate::documents::boot::{
-    BootKernel, BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, KernelWords,
+    BootPlan, BootStatus, EntryChange, FileFate, ForeignWord, KernelRule, KernelWords,
     ParameterSkipReason, RemovedParameters, SettledAs, SkippedParameter, TrialBoot, TrialEnd,
     TrialState, WrittenParameters,
 };
@@ -138,7 +138,7 @@ fn boot_menu(plan: &BootPlan) -> Vec<ReportBlock> {
     let mut notes = Vec::new();
     if plan.covers_later && !plan.parameters.is_empty() {
         let is_mixed = plan.parameters.iter().any(|it| !it.kernels.is_empty());
-        let needs = needs_nohz_full(plan);
+        let needs = plan.parameters.iter().any(|it| it.word.starts_with("nohz_full="));
         let fate = later_kernel(plan.loader.as_deref(), &plan.rule, (is_mixed, needs));
         notes.push(format!("A kernel that is installed later {fate}"));
     }
@@ -170,14 +170,6 @@ fn later_kernel(
     }
 }
 
-/// Whether only kernels with `nohz_full=` get the parameters later: where all chosen ones have it.
-fn needs_nohz_full(plan: &BootPlan) -> bool {
-    let name = "nohz-full";
-    let lacks = |kernel: &BootKernel| kernel.undecided.iter().any(|it| it == name);
-    plan.parameters.iter().any(|it| it.word.starts_with("nohz_full="))
-        && !plan.kernels.iter().any(|kernel| kernel.chosen && lacks(kernel))
-}
-
 /// The parameters that the plan leaves out, and its warnings.
 fn skipped_and_notes(plan: &BootPlan) -> Vec<ReportBlock> {
     let (off, skipped): (Vec<_>, Vec<_>) =
@@ -204,7 +196,7 @@ pub fn boot_written_blocks(written: &WrittenParameters) -> Vec<ReportBlock> {
     }
     let how = if written.files.is_empty() { "Already written" } else { "Written" };
     let mut lines = Vec::new();
-    for KernelWords { kernels, words } in written.word_groups() {
+    for KernelWords { kernels, words } in written.groups.iter().filter(|it| !it.words.is_empty()) {
         lines.push(TextLine::new(format!("{how}: {}", words.join(" "))));
         lines.push(TextLine::new(format!("for {}", kernels.join(", "))).below());
     }
@@ -399,16 +391,17 @@ pub fn boot_status_blocks(status: &BootStatus) -> Vec<ReportBlock> {
         lines.push(TextLine::new(format!(
             "Kernels whose boot entries have the parameters: {kernels}"
         )));
-        lines.extend(titles("Menu entries with the parameters", &status.entries_with));
-        lines.extend(titles("Menu entries without the parameters", &status.entries_without));
-        lines.extend(status.groups.iter().map(|group| {
+        let groups = status.groups.iter().filter(|_| status.groups.len() > 1);
+        lines.extend(groups.map(|group| {
             let (kernels, words) = (group.kernels.join(", "), group.words.join(" "));
             TextLine::new(format!("{kernels}: {words}")).below()
         }));
+        lines.extend(titles("Menu entries with the parameters", &status.entries_with));
+        lines.extend(titles("Menu entries without the parameters", &status.entries_without));
         if let Some(rule) = status.rule.as_ref().filter(|_| status.covers_later) {
             let mut words = status.words.iter();
             let has_nohz_full = words.any(|it| it.word.starts_with("nohz_full="));
-            let needs = (!status.groups.is_empty(), has_nohz_full);
+            let needs = (status.groups.len() > 1, has_nohz_full);
             let fate = later_kernel(status.loader.as_deref(), rule, needs);
             lines.push(TextLine::new(format!("A kernel that is installed later {fate}")));
         }

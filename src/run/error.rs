@@ -142,14 +142,8 @@ pub enum RunError {
     /// {0}.
     Record(String),
     /// Any other error of the machine.
-    #[delegate]
+    #[delegate(from)]
     Machine(Error),
-}
-
-impl From<Error> for RunError {
-    fn from(error: Error) -> RunError {
-        RunError::Machine(error)
-    }
 }
 
 impl RunError {

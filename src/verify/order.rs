@@ -202,17 +202,11 @@ pub enum WatchError {
         why: String,
     },
     /// A file or a system call of the kernel failed.
-    #[delegate]
+    #[delegate(from)]
     Linux(cpushield_linux::Error),
 }
 
 impl std::error::Error for WatchError {}
-
-impl From<cpushield_linux::Error> for WatchError {
-    fn from(error: cpushield_linux::Error) -> WatchError {
-        WatchError::Linux(error)
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,12 +1,13 @@
-# guest: 6.12-rt --grub --timeout 700
-# slow: four boots
-# The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic kernel is installed next to it. There is no
-# RTAI kernel in Debian 13, so this one is made: the image and the configuration of Debian's RT kernel are renamed, the
-# configuration has the options of such a kernel, the version in the image's header is patched, and
-# /proc/sys/kernel/osrelease is mounted over. The RTAI kernel gets `isolcpus=`, the generic one gets nothing.
+# guest: 6.12-rt --grub --timeout 900
+# slow: five boots
+# The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic and a newer PREEMPT_RT kernel are installed
+# next to it. There is no RTAI kernel in Debian 13, so this one is made: the image and the configuration of Debian's RT
+# kernel are copied, the configuration has the options of such a kernel, the version in the image's header is patched,
+# and /proc/sys/kernel/osrelease is mounted over. The RTAI kernel gets `isolcpus=`, the PREEMPT_RT kernel gets
+# `nohz_full=`, the generic one gets nothing.
 . /host/lib.sh
 n=$(boot_number)
-last_boot 4
+last_boot 5
 cfg=/boot/grub/grub.cfg
 rtai=5.4.258-rtai-amd64
 lines() { grep -c -- "$1" $cfg; }
@@ -27,7 +28,7 @@ plain=$(ls /boot | sed -n 's/^vmlinuz-//p' | grep -v -e -rt- -e rtai)
 case $n in
 1)
     rt=$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p')
-    for file in vmlinuz config initrd.img; do mv /boot/$file-"$rt" /boot/$file-$rtai; done
+    for file in vmlinuz config initrd.img; do cp /boot/$file-"$rt" /boot/$file-$rtai; done
     sed -i -E 's/^(CONFIG_(PREEMPT_RT|NO_HZ_FULL|VIRT_CPU_ACCOUNTING_GEN|CONTEXT_TRACKING_USER))=y/# \1 is not set/' \
         /boot/config-$rtai
     echo CONFIG_IPIPE=y >>/boot/config-$rtai
@@ -59,7 +60,9 @@ END
     claim "GRUB's own checker takes grub.cfg" grub-script-check $cfg
     is "one line of grub.cfg has the parameter" 1 lines 'isolcpus=3'
     is "it is of the RTAI kernel" 1 lines "linux.*vmlinuz-$rtai .*isolcpus=3"
-    is "no line has nohz_full" 0 lines nohz_full
+    is "one line has nohz_full" 1 lines nohz_full
+    is "it is of the PREEMPT_RT kernel" 1 lines 'linux.*vmlinuz-[^ ]*-rt-amd64 .*nohz_full=3'
+    is "which has no isolcpus" 0 lines 'nohz_full.*isolcpus'
     boot_again
     ;;
 3)
@@ -68,10 +71,17 @@ END
     call_it_rtai
     status "boot status" 0 cpushield boot status
     cpushield boot status
-    grub-reboot "$(entry "$plain")"
+    grub-editenv /boot/grub/grubenv set "saved_entry=cpushield-$(ls /boot | sed -n 's/^vmlinuz-\(.*-rt-.*\)/\1/p')"
     boot_again
     ;;
 4)
+    is "the PREEMPT_RT kernel booted with its own parameters" 3 cat /sys/devices/system/cpu/nohz_full
+    is "and without isolcpus" "" cat /sys/devices/system/cpu/isolated
+    status "boot status" 0 cpushield boot status
+    grub-reboot "$(entry "$plain")"
+    boot_again
+    ;;
+5)
     is "the generic kernel booted" "$plain" image
     is "without parameters" "" grep -o isolcpus /proc/cmdline
     status "boot undo" 0 cpushield boot undo

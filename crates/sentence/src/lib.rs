@@ -8,7 +8,8 @@
 //! - `#[with(name = expression)]`: a value that the sentence, a line or a hint names.
 //! - `#[line("file:  {place}")]`: one more line, indented. `#[line(word in words, "word:  {word}")]`
 //!   is one for each item.
-//! - `#[delegate]`: the only field is printed instead.
+//! - `#[delegate]`: the only field is printed instead. With `#[delegate(from)]`, there is also a
+//!   `From` that field.
 //! - `#[print(write_rest(f, cpus))]`: an expression with the formatter `f` prints it instead.
 //!
 //! Attributes of an enum: with `#[stop]`, the full stops are printed; with `#[names]`, the names of
@@ -24,7 +25,7 @@ use quote::{format_ident, quote};
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Fields, Ident, Lit, LitStr, Meta,
+    Attribute, Data, DeriveInput, Error, Expr, ExprLit, Field, Fields, Ident, Lit, LitStr, Meta,
     MetaNameValue, Result, Token,
 };
 
@@ -57,6 +58,7 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         }
     }
     let (name, (generics, types, wheres)) = (&input.ident, input.generics.split_for_impl());
+    let froms = froms(input);
     let patterns: Vec<&TokenStream> = arms.iter().map(|arm| &arm.pattern).collect();
     let names = find(&input.attrs, "names").is_some();
     let prints = arms.iter().map(|arm| if names { arm.print_tag() } else { arm.print() });
@@ -67,6 +69,7 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
                 match self { #(#patterns => #prints,)* }
             }
         }
+        #froms
     };
     if let Some(kind) = find(&input.attrs, "kind") {
         let (kind, tagged): (Expr, _) =
@@ -105,6 +108,25 @@ fn expand(input: &DeriveInput) -> Result<TokenStream> {
         });
     }
     Ok(code)
+}
+
+/// `From` the field of each variant with `#[delegate(from)]`.
+fn froms(input: &DeriveInput) -> TokenStream {
+    let Data::Enum(data) = &input.data else { return TokenStream::new() };
+    let (name, (generics, types, wheres)) = (&input.ident, input.generics.split_for_impl());
+    let froms = data.variants.iter().filter_map(|variant| {
+        find(&variant.attrs, "delegate")?.meta.require_list().ok()?;
+        let (Field { ident, ty, .. }, variant) = (variant.fields.iter().next()?, &variant.ident);
+        let value = ident.as_ref().map_or(quote!((value)), |ident| quote!({ #ident: value }));
+        Some(quote! {
+            impl #generics ::std::convert::From<#ty> for #name #types #wheres {
+                fn from(value: #ty) -> Self {
+                    Self::#variant #value
+                }
+            }
+        })
+    });
+    froms.collect()
 }
 
 /// What a variant says.

@@ -2,12 +2,10 @@
 //! cpushield writes, with the same names and options as in the survey. Only reads the
 //! configurations of kernels.
 
-use crate::boot::kernel_file::read_config;
 use crate::boot::line;
 use crate::documents::boot::{KernelRule, KernelWords};
 use crate::quote::quote_for_shell;
-use crate::survey::{COKERNEL_NAMES, REALTIME_OPTIONS, named_cokernel};
-use cpushield_linux::Host;
+use crate::survey::{COKERNEL_NAMES, REALTIME_OPTIONS};
 use cpushield_linux::text::cmdline;
 
 /// The option without which a kernel ignores `nohz_full=`.
@@ -16,22 +14,13 @@ const NO_HZ_FULL: &str = "CONFIG_NO_HZ_FULL";
 /// Which kernels get which words.
 #[derive(Debug)]
 pub struct LaterKernels<'a> {
-    rule: &'a KernelRule,
-    groups: &'a [KernelWords],
-    /// Whether a kernel must have [`NO_HZ_FULL`] to get words with `nohz_full=`.
-    needs_no_hz_full: bool,
+    /// The rule for the kernels.
+    pub rule: &'a KernelRule,
+    /// Those of now, with their words.
+    pub groups: &'a [KernelWords],
 }
 
-impl<'a> LaterKernels<'a> {
-    /// The kernels that this rule chooses. If the words have `nohz_full=`, a kernel also needs the
-    /// option for it, unless one of the kernels that the rule chooses now gets the words without.
-    #[must_use]
-    pub fn new(host: &Host, rule: &'a KernelRule, groups: &'a [KernelWords]) -> Self {
-        let mut kernels = groups.iter().filter(|it| has_nohz_full(it)).flat_map(|it| &it.kernels);
-        let needs_no_hz_full = kernels.all(|version| passes(host, version));
-        LaterKernels { rule, groups, needs_no_hz_full }
-    }
-
+impl LaterKernels<'_> {
     /// The words of all groups.
     pub(in crate::boot) fn words(&self) -> String {
         let mut words: Vec<&str> = Vec::new();
@@ -54,7 +43,8 @@ impl<'a> LaterKernels<'a> {
     ) -> String {
         let (rule, names) = (of_rule(self.rule), cokernel_names());
         let mut code = format!("follows_rule() {{ # {arguments}\n    {rule}\n}}\n");
-        let first = |with| self.groups.iter().position(|it| has_nohz_full(it) == with);
+        let groups = || self.groups.iter().filter(|it| !it.words.is_empty());
+        let first = |with| groups().position(|it| has_nohz_full(it) == with);
         let (with, without) = (first(true), first(false));
         if with.is_some() {
             code.push_str(&format!(
@@ -71,26 +61,28 @@ has_no_hz_full() {{ # version
 "#
             ));
         }
-        for (index, group) in self.groups.iter().enumerate() {
+        for (index, group) in groups().enumerate() {
             // Kernels of now are known by their names. A later one is in the first group of its
             // kind.
-            let names = |groups: &[KernelWords]| {
-                let names = groups.iter().flat_map(|it| &it.kernels);
-                names.map(|it| quote_for_shell(it)).collect::<Vec<_>>().join("|")
+            let names = |is_own: bool| {
+                let groups = self.groups.iter().filter(|it| (*it == group) == is_own);
+                let names = groups.flat_map(|it| &it.kernels).map(|it| quote_for_shell(it));
+                names.collect::<Vec<_>>().join("|")
             };
-            let known = match self.groups.len() {
-                1 => String::new(),
-                _ => format!(
-                    "case $1 in ({}) return ;; ({}) return 1 ;; esac\n    ",
-                    names(std::slice::from_ref(group)),
-                    names(self.groups)
-                ),
+            let mut known = match self.rule {
+                KernelRule::First => "follows_rule \"$@\" || return\n    ".to_owned(),
+                KernelRule::Realtime | KernelRule::Matching { .. } => String::new(),
             };
+            for (names, answer) in [(names(true), 0), (names(false), 1)] {
+                if !names.is_empty() {
+                    known.push_str(&format!("case $1 in ({names}) return {answer} ;; esac\n    "));
+                }
+            }
             let test = match (with, without) {
                 (Some(with), Some(_)) if with == index => "has_no_hz_full \"$1\"",
                 (Some(_), Some(without)) if without == index => "! has_no_hz_full \"$1\"",
-                (Some(with), None) if with == index && self.needs_no_hz_full => LACKS_OPTION,
-                (Some(first), None) | (None, Some(first)) if first == index => ":",
+                (Some(with), None) if with == index => LACKS_OPTION,
+                (None, Some(first)) if first == index => ":",
                 _ => "false",
             };
             let words = act(&group.words.join(" "));
@@ -114,15 +106,6 @@ fn has_nohz_full(group: &KernelWords) -> bool {
     group.words.iter().any(|word| cmdline::same_name(line::name_of(word), "nohz_full"))
 }
 
-/// Whether a kernel passes the test for `nohz_full=` in the script.
-fn passes(host: &Host, version: &str) -> bool {
-    let options = read_config(host, &[version]);
-    match options.is_empty() {
-        true => named_cokernel(version).is_none(),
-        false => options.get(NO_HZ_FULL).is_some_and(|value| value == "y"),
-    }
-}
-
 /// The patterns of releases with a co-kernel, for the shell's `case`.
 pub(in crate::boot) fn cokernel_names() -> String {
     COKERNEL_NAMES.iter().map(|(pattern, _)| *pattern).collect::<Vec<_>>().join("|")
@@ -132,15 +115,4 @@ pub(in crate::boot) fn cokernel_names() -> String {
 pub(in crate::boot) fn realtime_options() -> String {
     let names: Vec<&str> = REALTIME_OPTIONS.iter().map(|(name, _)| *name).collect();
     format!("({})=y", names.join("|"))
-}
-
-#[cfg(test)]
-impl<'a> LaterKernels<'a> {
-    pub(in crate::boot) fn by_rule(
-        rule: &'a KernelRule,
-        groups: &'a [KernelWords],
-        needs_no_hz_full: bool,
-    ) -> Self {
-        LaterKernels { rule, groups, needs_no_hz_full }
-    }
 }

@@ -4,8 +4,8 @@
 //! the words from our hook.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
-    LoaderFiles, LoaderPageRow, ParameterAssignment, find_own,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderPageRow,
+    ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, split_key,
@@ -131,7 +131,7 @@ impl BootLoader for BlsLoader {
         let mut plan = LINES.plan_files(host, assignment)?;
         plan.edits.retain(|edit| !is_ours(&edit.path));
         if kernel_install_hook::is_used(host) {
-            let bytes = kernel_install_hook::script(&assignment.later_kernels(host)).into_bytes();
+            let bytes = kernel_install_hook::script(&assignment.later_kernels()).into_bytes();
             plan.edits.push(FileEdit {
                 path: kernel_install_hook::PATH.to_owned(),
                 bytes,
@@ -142,9 +142,7 @@ impl BootLoader for BlsLoader {
         plan.removed = find_own(host, self, named)?;
         Ok(plan)
     }
-}
 
-impl BootOnce for BlsLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         one_shot_entry::arm(host, entry)?;
         // Checks what the loader will boot, not what was written.
@@ -162,9 +160,7 @@ impl BootOnce for BlsLoader {
     fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         one_shot_entry::disarm(host, entry)
     }
-}
 
-impl LoaderFiles for BlsLoader {
     fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         LINES.strip_words(now, words)
     }

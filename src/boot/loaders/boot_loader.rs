@@ -82,14 +82,19 @@ impl LoaderEntry {
         words.iter().all(|word| line::has(&self.args, word))
     }
 
-    /// Whether the command line has all words of its kernel. A kernel that is not in any group may
-    /// have been installed later: it has those of one of them.
+    /// The words of its kernel, if it gets any. A kernel that is in no group may have been
+    /// installed later: it has those of a group.
+    #[must_use]
+    pub fn own_words<'a>(&self, groups: &'a [KernelWords]) -> Option<&'a [String]> {
+        let mut all = groups.iter().map(|group| group.words.as_slice());
+        let own = KernelWords::of(groups, &self.version);
+        own.or_else(|| all.find(|words| self.has_all(words))).filter(|words| !words.is_empty())
+    }
+
+    /// Whether the command line has all words of its kernel.
     #[must_use]
     pub fn has_words(&self, groups: &[KernelWords]) -> bool {
-        match KernelWords::of(groups, &self.version) {
-            Some(words) => self.has_all(words),
-            None => groups.iter().any(|group| self.has_all(&group.words)),
-        }
+        self.own_words(groups).is_some_and(|words| self.has_all(words))
     }
 }
 
@@ -179,14 +184,14 @@ pub struct ParameterAssignment<'a> {
 }
 
 impl<'a> ParameterAssignment<'a> {
-    /// The words of a kernel; `None`: it is not chosen.
+    /// The words of a kernel; `None`: it gets none.
     pub(super) fn words_of(&self, version: Option<&String>) -> Option<&'a [String]> {
-        KernelWords::of(self.groups, version?)
+        KernelWords::of(self.groups, version?).filter(|words| !words.is_empty())
     }
 
     /// The kernels that get the words when they are installed later.
-    pub(super) fn later_kernels(&self, host: &Host) -> LaterKernels<'a> {
-        LaterKernels::new(host, self.rule, self.groups)
+    pub(super) fn later_kernels(&self) -> LaterKernels<'a> {
+        LaterKernels { rule: self.rule, groups: self.groups }
     }
 }
 
@@ -257,8 +262,9 @@ pub(super) fn find_own(
     Ok(own)
 }
 
-/// One boot loader: how its menu is read, and which files get the words.
-pub trait BootLoader: BootOnce + LoaderFiles + Sync {
+/// One boot loader: how its menu is read, which files get the words, how these are removed again,
+/// and how it boots an entry once, for a trial.
+pub trait BootLoader: Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
@@ -285,17 +291,14 @@ pub trait BootLoader: BootOnce + LoaderFiles + Sync {
     fn generator(&self) -> Option<&dyn MenuGenerator> {
         None
     }
-}
 
-/// How a loader boots an entry once, for a trial.
-pub trait BootOnce {
     /// Makes this entry boot once, and reads back that it will.
     ///
     /// # Errors
     /// The loader cannot boot an entry just once, or refuses to.
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError>;
 
-    /// Cancels [`BootOnce::boot_once`] if the entry has not booted yet.
+    /// Cancels [`BootLoader::boot_once`] if the entry has not booted yet.
     ///
     /// # Errors
     /// The loader refuses it.
@@ -303,7 +306,7 @@ pub trait BootOnce {
         Ok(())
     }
 
-    /// The argument of the reboot that starts the entry of [`BootOnce::boot_once`], for loaders
+    /// The argument of the reboot that starts the entry of [`BootLoader::boot_once`], for loaders
     /// that need one.
     fn reboot_argument(&self) -> Option<&'static str> {
         None
@@ -311,10 +314,7 @@ pub trait BootOnce {
 
     /// How the user can boot this entry.
     fn boot_instructions(&self, host: &Host, entry: &str) -> String;
-}
 
-/// What cpushield has written into the files of a loader, and how it is removed again.
-pub trait LoaderFiles {
     /// A file without our entries at [`EntryPosition::Trial`].
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
         text.to_vec()

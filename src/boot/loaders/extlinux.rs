@@ -9,8 +9,8 @@
 //! U-Boot cannot: it uses `default` each time and writes nothing back (boot/pxe_utils.c, v2025.01).
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FoundLoader, LoaderFiles,
-    LoaderPageRow, ParameterAssignment,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FoundLoader, LoaderPageRow,
+    ParameterAssignment,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, add_words, edit_file, numbered_lines,
@@ -153,9 +153,7 @@ impl BootLoader for ExtlinuxLoader {
         }
         Ok(plan)
     }
-}
 
-impl BootOnce for ExtlinuxLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         let Some((dir, vector)) = locate(host) else {
             return Err(BootError::cannot_boot_once(
@@ -191,9 +189,7 @@ impl BootOnce for ExtlinuxLoader {
         }
         Ok(())
     }
-}
 
-impl LoaderFiles for ExtlinuxLoader {
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(text) {
             Ok(text) => without_section(text, &TRIAL).into_bytes(),

@@ -5,8 +5,8 @@
 //! its output, check it with `grub-script-check`, and replace the file as a whole.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
-    LoaderEntry, LoaderFiles, LoaderPageRow, MenuGenerator, ParameterAssignment, find_own,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
+    LoaderPageRow, MenuGenerator, ParameterAssignment, find_own,
 };
 use super::entry_purpose::find_purpose;
 use super::grub_environment::{self, locate};
@@ -104,7 +104,7 @@ impl BootLoader for GrubLoader {
             EntryPosition::Last => (LAST, &generator::PERMANENT, &[FIRST]),
             EntryPosition::Trial => (TRIAL_SCRIPT, &generator::TRIAL, &[]),
         };
-        let bytes = generator::script(&assignment.later_kernels(host), name).into_bytes();
+        let bytes = generator::script(&assignment.later_kernels(), name).into_bytes();
         let generated = vec![host.resolve_links(&format!("{dir}/grub.cfg"))];
         let others = others.iter().map(|path| (*path).to_owned());
         let removed = find_own(host, self, others)?;
@@ -115,9 +115,7 @@ impl BootLoader for GrubLoader {
     fn generator(&self) -> Option<&dyn MenuGenerator> {
         Some(self)
     }
-}
 
-impl BootOnce for GrubLoader {
     fn boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         grub_environment::arm(host, entry)?;
         // Checks what GRUB will boot, not what was written.
@@ -135,9 +133,7 @@ impl BootOnce for GrubLoader {
     fn cancel_boot_once(&self, host: &Host, entry: &str) -> Result<(), BootError> {
         grub_environment::disarm(host, entry)
     }
-}
 
-impl LoaderFiles for GrubLoader {
     fn without_trial(&self, text: &[u8]) -> Vec<u8> {
         match std::str::from_utf8(text) {
             Ok(text) => generator::without_ours(text, &[TRIAL_SCRIPT]).into_bytes(),

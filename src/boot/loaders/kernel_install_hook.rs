@@ -140,7 +140,7 @@ mod tests {
         std::fs::write(dir.join("plain"), b"MZ\0 6.98 #1 SMP PREEMPT_DYNAMIC\0").unwrap();
         let (rt, plain) = (dir.join("rt"), dir.join("plain"));
         let (rt, plain) = (rt.to_str().unwrap(), plain.to_str().unwrap());
-        let script_of = |rule| script(&LaterKernels::by_rule(&rule, &groups, false));
+        let script_of = |rule| script(&LaterKernels { rule: &rule, groups: &groups });
         let realtime = script_of(KernelRule::Realtime);
         entry("m-6.99.conf", "root=UUID=a ro quiet x=\"a b\"");
         entry("m-6.98+3.conf", "nohz_full=1-3 rcu_nocbs=1-3 root=UUID=a nohz_full=1-3 ro");
@@ -169,12 +169,14 @@ mod tests {
         std::fs::create_dir_all(dir.join("loader/entries")).unwrap();
         let entry = dir.join("loader/entries/m-6.98-rtai.conf");
         let text = "title x\noptions nohz_full=1-3 root=UUID=a\n";
-        let groups = group(&["nohz_full=1-3"]);
-        for (needs, options) in
-            [(true, "options root=UUID=a"), (false, "options nohz_full=1-3 root=UUID=a")]
+        let kernels = vec!["6.98-rtai".to_owned()];
+        for (kernels, options) in
+            [(Vec::new(), "options root=UUID=a"), (kernels, "options nohz_full=1-3 root=UUID=a")]
         {
             std::fs::write(&entry, text).unwrap();
-            let script = script(&LaterKernels::by_rule(&KernelRule::Realtime, &groups, needs));
+            let groups = [KernelWords { kernels, words: vec!["nohz_full=1-3".to_owned()] }];
+            let (rule, groups) = (&KernelRule::Realtime, &groups);
+            let script = script(&LaterKernels { rule, groups });
             assert!(run(&script, &dir, &["add", "6.98-rtai", "/e", "/no-image"]));
             let text = std::fs::read_to_string(&entry).unwrap();
             assert_eq!(text.lines().nth(1), Some(options));

@@ -23,10 +23,10 @@ mod systemd_boot;
 pub(super) use entry_purpose::find_word_purpose;
 
 pub use boot_loader::{
-    BootFilePlan, BootLoader, BootOnce, EntryFiles, EntryPosition, FileEdit, FoundLoader,
-    InstalledLoader, LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
+    BootFilePlan, BootLoader, EntryFiles, EntryPosition, FileEdit, FoundLoader, InstalledLoader,
+    LoaderEntry, LoaderPageRow, MenuGenerator, ParameterAssignment, generator_of,
 };
-pub use menu_lst::{find_menu_lst, menu_lst_steps};
+pub(super) use menu_lst::{find_menu_lst, menu_lst_steps};
 pub(super) use source_file::{SourceFile, SourceFormat};
 pub use sources::manual_steps;
 pub(super) use sources::{CmdlineSource, SOURCES};

@@ -10,8 +10,8 @@
 //! drivers/firmware/raspberrypi.c of Raspberry Pi's kernel 6.6, which the mainline driver lacks.
 
 use super::boot_loader::{
-    BootFilePlan, BootLoader, BootOnce, EntryPosition, FileEdit, FoundLoader, LoaderEntry,
-    LoaderFiles, LoaderPageRow, ParameterAssignment, find_own,
+    BootFilePlan, BootLoader, EntryPosition, FileEdit, FoundLoader, LoaderEntry, LoaderPageRow,
+    ParameterAssignment, find_own,
 };
 use super::cmdline_files::{
     CmdlineFileFault, CmdlineFileLoader, CmdlinePart, numbered_lines, unparsable,
@@ -246,9 +246,7 @@ impl BootLoader for RaspberryLoader {
         ];
         Ok(BootFilePlan { edits, ..BootFilePlan::default() })
     }
-}
 
-impl BootOnce for RaspberryLoader {
     /// Writes nothing, because the reboot's argument requests the trial. Checks that the firmware
     /// and the kernel support that.
     fn boot_once(&self, host: &Host, _entry: &str) -> Result<(), BootError> {
@@ -291,9 +289,7 @@ impl BootOnce for RaspberryLoader {
     fn boot_instructions(&self, _host: &Host, _entry: &str) -> String {
         format!("once: reboot '{ARGUMENT}'")
     }
-}
 
-impl LoaderFiles for RaspberryLoader {
     fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
         LINES.strip_words(now, words)
     }

@@ -180,23 +180,23 @@ pub fn softirq_name(number: u8) -> String {
 }
 
 /// Names of the signals of x86-64 and arm64, by number from 1 on (signal(7)).
-const SIGNALS: &[&str] = &[
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
-    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
-    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
+const SIGNALS: &str = concat!(
+    "HUP INT QUIT ILL TRAP ABRT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM STKFLT CHLD CONT STOP ",
+    "TSTP TTIN TTOU URG XCPU XFSZ VTALRM PROF WINCH IO PWR SYS"
+);
 
 /// The name of a signal.
 #[must_use]
 pub fn signal_name(number: u8) -> String {
-    let name = usize::from(number).checked_sub(1).and_then(|n| SIGNALS.get(n));
+    let name = usize::from(number).checked_sub(1).and_then(|n| SIGNALS.split(' ').nth(n));
     name.map_or_else(|| format!("signal {number}"), |name| format!("SIG{name}"))
 }
 
 /// Whether this is the name of a signal, as [`signal_name`] returns it.
 pub(super) fn is_signal_name(name: &str) -> bool {
     let number = name.strip_prefix("signal ").and_then(|number| number.parse::<u8>().ok());
-    number.is_some() || name.strip_prefix("SIG").is_some_and(|name| SIGNALS.contains(&name))
+    number.is_some()
+        || name.strip_prefix("SIG").is_some_and(|name| SIGNALS.split(' ').any(|it| it == name))
 }
 
 /// Whether the kernel sent the signal for an exception of the task: `si_code` is above 0

@@ -157,18 +157,12 @@ pub enum ShieldNote {
         error: String,
     },
     /// About one process.
-    #[delegate]
+    #[delegate(from)]
     Process {
         /// The note.
         #[serde(with = "with_text::WithText::<ProcessNote>")]
         process: ProcessNote,
     },
-}
-
-impl From<ProcessNote> for ShieldNote {
-    fn from(process: ProcessNote) -> ShieldNote {
-        ShieldNote::Process { process }
-    }
 }
 
 fn write_foreign_affinities(f: &mut fmt::Formatter<'_>, tasks: &[TaskId]) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Which kernels get which words: all chosen ones the same, or each kind its own.
 
-use super::{BootJournal, BootKernel, BootPlan, WantedParameter, WrittenParameters};
+use super::{BootJournal, BootKernel, BootPlan, WantedParameter};
 use serde::{Deserialize, Serialize};
 
 /// Kernels that get the same words.
@@ -15,17 +15,11 @@ pub struct KernelWords {
 }
 
 impl KernelWords {
-    /// The words of each kernel; those of a kernel that was installed later are not known.
+    /// The words of a kernel; `None`: it is in no group. It may have been installed later.
     #[must_use]
     pub fn of<'a>(groups: &'a [KernelWords], version: &str) -> Option<&'a [String]> {
         let own = groups.iter().find(|group| group.kernels.iter().any(|it| it == version));
         own.map(|group| group.words.as_slice())
-    }
-
-    /// One group, where all kernels get the same words.
-    fn or_one(groups: &[KernelWords], kernels: &[String], words: &[String]) -> Vec<KernelWords> {
-        let one = || KernelWords { kernels: kernels.to_vec(), words: words.to_vec() };
-        if groups.is_empty() { vec![one()] } else { groups.to_vec() }
     }
 }
 
@@ -38,7 +32,7 @@ impl WantedParameter {
 }
 
 impl BootPlan {
-    /// The chosen kernels that get words, with those that are still to be written.
+    /// The chosen kernels with the words that are still to be written; some may get none.
     #[must_use]
     pub fn word_groups(&self) -> Vec<KernelWords> {
         let mut groups: Vec<KernelWords> = Vec::new();
@@ -47,27 +41,33 @@ impl BootPlan {
             let own = parameters.clone().filter(|it| it.is_for(version));
             let words: Vec<String> = own.map(|it| it.word.clone()).collect();
             match groups.iter_mut().find(|it| it.words == words) {
-                _ if words.is_empty() => {}
                 Some(group) => group.kernels.push(version.clone()),
                 None => groups.push(KernelWords { kernels: vec![version.clone()], words }),
             }
         }
         groups
     }
-}
 
-impl BootJournal {
-    /// The chosen kernels with their words.
+    /// The kernel that a trial boots, with its words: the first one with a word that it does not
+    /// have from an `earlier` apply. Only such a word tells the boot of a trial from another one.
     #[must_use]
-    pub fn word_groups(&self) -> Vec<KernelWords> {
-        KernelWords::or_one(&self.groups, &self.kernels, &self.words)
+    pub fn trial_kernel(&self, earlier: &[KernelWords]) -> Option<KernelWords> {
+        let groups = self.word_groups();
+        let mut chosen = self.kernels.iter().filter(|it| it.chosen);
+        chosen.find_map(|BootKernel { version, .. }| {
+            let words = KernelWords::of(&groups, version)?.to_vec();
+            let all = || earlier.iter().flat_map(|group| &group.words).cloned().collect();
+            let old = KernelWords::of(earlier, version).map_or_else(all, <[String]>::to_vec);
+            let is_new = words.iter().any(|word| !old.contains(word));
+            is_new.then(|| KernelWords { kernels: vec![version.clone()], words })
+        })
     }
 }
 
-impl WrittenParameters {
-    /// The kernels with their words.
+impl BootJournal {
+    /// The kernels of the earlier apply with their words.
     #[must_use]
-    pub fn word_groups(&self) -> Vec<KernelWords> {
-        KernelWords::or_one(&self.groups, &self.kernels, &self.words)
+    pub fn earlier_groups(&self) -> &[KernelWords] {
+        self.earlier.as_ref().map_or(&[], |it| &it.journal.groups)
     }
 }

@@ -144,9 +144,6 @@ pub struct BootKernel {
     pub chosen: bool,
     /// Whether its command line has `panic=`.
     pub panics: bool,
-    /// The names of wanted parameters for which neither its configuration nor its name shows
-    /// whether it has them.
-    pub undecided: Vec<String>,
 }
 
 /// The files as they were before the first write. Kept until they are restored, across reboots.
@@ -169,8 +166,7 @@ pub struct BootJournal {
     pub words: Vec<String>,
     /// Kernels that were chosen.
     pub kernels: Vec<String>,
-    /// The words of each kernel, where not all get the same; else empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// The same by kernel; some may get none.
     pub groups: Vec<KernelWords>,
     /// CPUs that are shielded or may be later.
     pub cpus: CpuSet,
@@ -282,8 +278,7 @@ pub struct WrittenParameters {
     pub replaced: Vec<String>,
     /// The kernels that have them.
     pub kernels: Vec<String>,
-    /// The words of each kernel, where not all have the same; else empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The same by kernel; some may have none.
     pub groups: Vec<KernelWords>,
     /// Files that were written; empty when nothing had to change.
     pub files: Vec<String>,
@@ -352,8 +347,7 @@ pub struct BootStatus {
     /// The words that `boot apply` wrote for the running kernel, or all that it wrote if this
     /// kernel is not one of the chosen ones. Empty when it wrote nothing.
     pub words: Vec<WordStatus>,
-    /// The words of each kernel, where not all have the same; else empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// The words of each chosen kernel; empty when `boot apply` wrote nothing.
     pub groups: Vec<KernelWords>,
     /// Each change of the words since the files had their original text, the first one first.
     pub history: Vec<ParameterChange>,

@@ -90,11 +90,11 @@ pub enum PlanWarning {
     },
     /// About the choice of CPUs.
     #[serde(untagged)]
-    #[delegate]
+    #[delegate(from)]
     Choice(ChoiceWarning),
     /// About the cpuset.
     #[serde(untagged)]
-    #[delegate]
+    #[delegate(from)]
     Cpuset(CpusetWarning),
 }
 
@@ -115,18 +115,6 @@ fn write_memory_moves(
         write!(f, ". This queues kernel work on every CPU and interrupts {others}")?;
     }
     Ok(())
-}
-
-impl From<ChoiceWarning> for PlanWarning {
-    fn from(choice: ChoiceWarning) -> PlanWarning {
-        PlanWarning::Choice(choice)
-    }
-}
-
-impl From<CpusetWarning> for PlanWarning {
-    fn from(cpuset: CpusetWarning) -> PlanWarning {
-        PlanWarning::Cpuset(cpuset)
-    }
 }
 
 #[cfg(test)]

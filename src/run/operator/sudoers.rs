@@ -39,19 +39,13 @@ pub enum ReplaceableFile {
 #[derive(Debug, Sentence)]
 pub enum SudoersRefusal {
     /// Another user than root could replace the program.
-    #[delegate]
+    #[delegate(from)]
     Replaceable(ReplaceableFile),
     /// {path:?} has characters with a special meaning in sudoers.
     Characters {
         /// The path.
         path: String,
     },
-}
-
-impl From<ReplaceableFile> for SudoersRefusal {
-    fn from(file: ReplaceableFile) -> SudoersRefusal {
-        SudoersRefusal::Replaceable(file)
-    }
 }
 
 fn write_other_owner(f: &mut fmt::Formatter<'_>, path: &str, uid: &Option<u32>) -> fmt::Result {

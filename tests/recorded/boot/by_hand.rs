@@ -115,6 +115,20 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
             "/boot/grub/menu.lst:6: kernel /vmlinuz-5.15.98-evl ro isolcpus=3",
         ]
     );
+    // Another value is replaced, and options of GRUB, tabs and a hypervisor are no kernel.
+    let xen =
+        "default saved\ntitle Xen\nkernel /xen.gz dom0_mem=512M\nmodule /vmlinuz-2.6.31-rt9 ro\n";
+    let typed =
+        "title Typed\nkernel --type=linux /vmlinuz-2.6.32-1\troot=/dev/sda1 ro isolcpus=1\n";
+    let menu = format!("{xen}{typed}");
+    assert_eq!(
+        plan_with(&menu),
+        ["/boot/grub/menu.lst:4: module /vmlinuz-2.6.31-rt9 ro isolcpus=3"]
+    );
+    machine.write("boot/grub/default", "1\n#\n");
+    let line = "kernel --type=linux /vmlinuz-2.6.32-1\troot=/dev/sda1 ro isolcpus=3";
+    let menu = menu.replace("-rt9", "-9");
+    assert_eq!(plan_with(&menu), [format!("/boot/grub/menu.lst:6: {line}")]);
     // A configuration decides before a name.
     machine.write("boot/config-6.1.9-own", "CONFIG_PREEMPT_RT=y\nCONFIG_NO_HZ_FULL=y\n");
     let own = "title Own\nkernel /vmlinuz-6.1.9-own ro\n";

@@ -4,8 +4,9 @@
 use super::grub::{Machine, mkconfig};
 use super::{make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
+use cpushield::boot::trial::conclude;
 use cpushield::boot::write::{self, ParameterTerm, WriteMode};
-use cpushield::boot::{loaders, status};
+use cpushield::boot::{WordSource, earlier, loaders, plan, status};
 use cpushield::survey::{RealtimeKind, survey};
 
 /// The machine of the LinuxCNC wiki: an RTAI kernel runs, and a newer generic one is installed.
@@ -88,6 +89,31 @@ fn a_kernel_without_nohz_full_that_is_installed_later_gets_no_nohz_full() {
     assert_eq!(ours, ["6.13.1-rt-amd64", "6.12.9-rt-amd64", "5.4.2-rtai"]);
 }
 
+/// The PREEMPT_RT kernel has its words from an earlier apply, so only the boot of the other one
+/// shows whether the trial booted.
+#[test]
+fn a_trial_boots_a_kernel_with_a_new_word() {
+    let machine = rtai_machine();
+    machine.install("6.12.9-rt-amd64", true);
+    machine.save("saved_entry", "0");
+    machine.update_grub();
+    let (host, store) = (machine.host(), machine.store());
+    let request = BootRequest { kernels: Some("6.12*".to_owned()), ..request_cpus("3") };
+    let plan = make_plan(&host, &request).unwrap();
+    write::write(&host, &store, &plan, &WriteMode::default()).unwrap();
+    let earlier = machine.read("boot/grub/grub.cfg");
+    let menu = earlier::find_menu(&host, &store).unwrap();
+    let source = WordSource::Request(&request_cpus("3"));
+    let plan = plan::plan(&host, &survey(&host, &[]), source, menu.as_ref()).unwrap();
+    let mode = WriteMode { term: ParameterTerm::Trial, ..WriteMode::default() };
+    let trial = write::write(&host, &store, &plan, &mode).unwrap().trial.unwrap();
+    assert_eq!(trial.entry, format!("cpushield-trial-{RTAI}"));
+    assert_eq!(trial.words.join(" "), "rcu_nocbs=3 irqaffinity=0-2 isolcpus=3");
+    machine.write("proc/sys/kernel/random/boot_id", "another\n");
+    conclude(&host, &store, &[]).unwrap();
+    assert_eq!(earlier, machine.read("boot/grub/grub.cfg"));
+}
+
 /// A kernel that is known to have a parameter, and one whose configuration is not installed.
 #[test]
 fn words_that_a_chosen_kernel_may_lack_are_written_on_request_only() {
@@ -104,7 +130,14 @@ fn words_that_a_chosen_kernel_may_lack_are_written_on_request_only() {
         groups.collect::<Vec<_>>()
     };
     let words = "nohz_full=1-3 rcu_nocbs=1-3".to_owned();
-    assert_eq!(own(&request), [(2, words.clone())]);
+    assert_eq!(own(&request), [(2, words.clone()), (1, String::new())]);
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    let ours: Vec<&str> =
+        found.entries.iter().filter(|it| it.ours).map(|it| it.version.as_str()).collect();
+    assert_eq!(ours, ["6.12.9-rt-amd64", "6.12.9-amd64"]);
+    write::undo(&machine.host(), &machine.store()).unwrap();
     for name in ["nohz-full", "rcu-nocbs"] {
         request.shield.tunables.set(name, true);
     }
@@ -384,12 +417,15 @@ fn kernels_with_and_without_nohz_full_each_get_their_own_words() {
         pair("5.4.1-rtai", rtai),
     ];
     assert_eq!(ours(), all);
-    // RTAI runs: the words of the other kernel are not missing.
-    machine.write("proc/cmdline", &format!("BOOT_IMAGE=/boot/vmlinuz-{RTAI} ro {rtai}\n"));
-    let status = status::status(&host, &store).unwrap();
-    let shown: Vec<&str> = status.words.iter().map(|it| it.word.as_str()).collect();
-    assert_eq!(shown.join(" "), rtai);
-    assert_eq!((status.kernels.len(), status.groups.len()), (5, 2));
+    // The words of the other kernels are not missing.
+    for (running, own) in [(RTAI, rtai), ("6.13.1-rt-amd64", rt)] {
+        machine.write("proc/sys/kernel/osrelease", &format!("{running}\n"));
+        machine.write("proc/cmdline", &format!("BOOT_IMAGE=/boot/vmlinuz-{running} ro {own}\n"));
+        let status = status::status(&host, &store).unwrap();
+        let shown: Vec<&str> = status.words.iter().map(|it| it.word.as_str()).collect();
+        assert_eq!((shown.join(" "), status.kernels.len()), (own.to_owned(), 5));
+        assert_eq!((status.groups.len(), status.differs), (2, Vec::new()));
+    }
     let mut both = request_cpus("3");
     both.shield.tunables =
         [("nohz-full".to_owned(), false), ("isolcpus-domain".to_owned(), true)].into();

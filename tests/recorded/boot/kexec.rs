@@ -6,7 +6,9 @@ use super::make_plan;
 use cpushield::boot::kexec::{self, KexecImage};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::write::{self, ParameterTerm, WriteMode};
-use cpushield::boot::{BootError, NextReason, SCHEMA, WrittenParameters, loaders, read_journal};
+use cpushield::boot::{
+    BootError, KernelWords, NextReason, SCHEMA, WrittenParameters, loaders, read_journal,
+};
 use cpushield::refusal::UserError;
 use cpushield_simulator::{InjectedFault, Simulated};
 
@@ -90,7 +92,12 @@ fn files_of_a_systemd_boot_entry_are_relative_to_its_file_system() {
         };
         // The version comes from the file of the entry.
         let written = match loaders::find(&machine.host()).unwrap().unwrap().1.entries.pop() {
-            Some(entry) => WrittenParameters { kernels: vec![entry.version], ..written },
+            Some(entry) => {
+                let kernels = vec![entry.version];
+                let groups =
+                    vec![KernelWords { kernels: kernels.clone(), words: written.words.clone() }];
+                WrittenParameters { kernels, groups, ..written }
+            }
             None => written,
         };
         kexec::image(&machine.host(), &written)

@@ -97,10 +97,10 @@ fn rt_kernels_get_the_parameters_and_other_kernels_are_unchanged() {
 #[test]
 fn the_generator_writes_the_same_script_as_before() {
     let words = ["nohz_full=1-3", "rcu_nocbs=1-3"].map(str::to_owned);
-    let (machine, kernels) = (Machine::debian(), vec!["6.12.9-rt-amd64".to_owned()]);
+    let kernels = vec!["6.12.9-rt-amd64".to_owned()];
     let groups = [KernelWords { kernels, words: words.to_vec() }];
-    let kernels = LaterKernels::new(&machine.host(), &KernelRule::Realtime, &groups);
-    let script = generator::script(&kernels, &generator::PERMANENT);
+    let (rule, groups) = (&KernelRule::Realtime, &groups);
+    let script = generator::script(&LaterKernels { rule, groups }, &generator::PERMANENT);
     assert_eq!(script, include_str!("07_cpushield"));
 }
 

@@ -29,67 +29,9 @@ pub const HIDDEN: &str = "task";
 /// The end of a command line from which something was removed.
 pub const LEFT_OUT: &str = "...";
 
-/// Kernel parameters that matter for isolation; a final dot stands for all of that module.
-const PARAMETERS: &[&str] = &[
-    "acpi_irq_nobalance",
-    "amd_pstate",
-    "cgroup_disable",
-    "cgroup_enable",
-    "cgroup_no_v1",
-    "clocksource",
-    "cpufreq.",
-    "cpuidle.",
-    "cpuidle_haltpoll.",
-    "default_hugepagesz",
-    "haltpoll.",
-    "highres",
-    "hpet",
-    "hugepages",
-    "hugepagesz",
-    "idle",
-    "intel_idle.",
-    "intel_iommu",
-    "intel_pstate",
-    "iommu",
-    "irqaffinity",
-    "isolcpus",
-    "kvm.",
-    "kvm_amd.",
-    "kvm_intel.",
-    "lapic",
-    "maxcpus",
-    "mce",
-    "mitigations",
-    "nmi_watchdog",
-    "nohlt",
-    "nohz",
-    "nohz_full",
-    "noirqdebug",
-    "nosmt",
-    "nosoftlockup",
-    "nowatchdog",
-    "nr_cpus",
-    "numa",
-    "numa_balancing",
-    "pcie_aspm",
-    "possible_cpus",
-    "preempt",
-    "processor.",
-    "psi",
-    "rcu_nocb_poll",
-    "rcu_nocbs",
-    "rcupdate.",
-    "rcutree.",
-    "rt_group_sched",
-    "skew_tick",
-    "systemd.legacy_systemd_cgroup_controller",
-    "systemd.unified_cgroup_hierarchy",
-    "threadirqs",
-    "transparent_hugepage",
-    "tsc",
-    "watchdog_thresh",
-    "workqueue.",
-];
+/// Kernel parameters that matter for isolation, one a line; a final dot stands for all of that
+/// module.
+const PARAMETERS: &str = include_str!("kernel_parameters.txt");
 
 /// Kernel file systems whose mounts are kept.
 const MOUNTS: &[&str] = &["cgroup", "cgroup2", "cpuset", "debugfs", "resctrl", "tracefs"];
@@ -98,28 +40,7 @@ const MOUNTS: &[&str] = &["cgroup", "cgroup2", "cpuset", "debugfs", "resctrl", "
 const STATUS: &[&str] = &["Name", "State", "Tgid", "Pid", "PPid", "VmLck"];
 
 /// Lines of `/proc/cpuinfo` that are kept; on ARM boards it contains a serial number.
-const CPUINFO: &[&str] = &[
-    "processor",
-    "vendor_id",
-    "cpu family",
-    "model",
-    "model name",
-    "Model Name",
-    "Processor",
-    "cpu model",
-    "uarch",
-    "cpu",
-    "stepping",
-    "physical id",
-    "core id",
-    "flags",
-    "Features",
-    "CPU implementer",
-    "CPU architecture",
-    "CPU variant",
-    "CPU part",
-    "CPU revision",
-];
+const CPUINFO: &str = include_str!("cpuinfo_keys.txt");
 
 /// The bytes of a file without private data, as a recording saves them.
 #[must_use]
@@ -155,7 +76,9 @@ fn redact_kconfig(bytes: &[u8]) -> String {
     let text = if gzip::is_gzip(bytes) { gzip::unpack(bytes).ok() } else { Some(bytes.to_vec()) };
     let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     text.lines()
-        .filter(|line| kconfig::RELEVANT.contains(&line.split('=').next().unwrap_or("")))
+        .filter(|line| {
+            kconfig::RELEVANT.lines().any(|it| it == line.split('=').next().unwrap_or(""))
+        })
         .map(|line| format!("{line}\n"))
         .collect()
 }
@@ -214,9 +137,9 @@ fn redact_cmdline(text: &str) -> String {
 
 fn matters_for_isolation(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or("").replace('-', "_");
-    PARAMETERS.iter().any(|known| match known.strip_suffix('.') {
+    PARAMETERS.lines().any(|known| match known.strip_suffix('.') {
         Some(module) => name.strip_prefix(module).is_some_and(|rest| rest.starts_with('.')),
-        None => name == *known,
+        None => name == known,
     })
 }
 
@@ -248,7 +171,7 @@ fn redact_cpuinfo(text: &str) -> String {
         let key = line.split(':').next().unwrap_or("").trim();
         flags += usize::from(key == "flags" || key == "Features");
         let is_repeated = (key == "flags" || key == "Features") && flags > 1;
-        if line.is_empty() || (CPUINFO.contains(&key) && !is_repeated) {
+        if line.is_empty() || (CPUINFO.lines().any(|it| it == key) && !is_repeated) {
             out.push_str(&format!("{line}\n"));
         }
     }

@@ -3,63 +3,8 @@
 use super::TextError;
 use std::collections::BTreeMap;
 
-/// The options that matter for isolation; all others are dropped.
-pub const RELEVANT: &[&str] = &[
-    "CONFIG_CGROUPS",
-    "CONFIG_CONTEXT_TRACKING",
-    "CONFIG_CONTEXT_TRACKING_USER",
-    "CONFIG_CPUSETS",
-    "CONFIG_CPUSETS_V1",
-    "CONFIG_CPU_ISOLATION",
-    "CONFIG_DEBUG_FS",
-    "CONFIG_DOVETAIL",
-    "CONFIG_DYNAMIC_FTRACE",
-    "CONFIG_EVL",
-    "CONFIG_FTRACE",
-    "CONFIG_FUNCTION_TRACER",
-    "CONFIG_GENERIC_PENDING_IRQ",
-    "CONFIG_HARDLOCKUP_DETECTOR",
-    "CONFIG_HIGH_RES_TIMERS",
-    "CONFIG_HOTPLUG_CPU",
-    "CONFIG_HWLAT_TRACER",
-    "CONFIG_HZ",
-    "CONFIG_HZ_PERIODIC",
-    "CONFIG_IPIPE",
-    "CONFIG_IRQ_FORCED_THREADING",
-    "CONFIG_IRQSOFF_TRACER",
-    "CONFIG_IRQ_TIME_ACCOUNTING",
-    "CONFIG_LOCKUP_DETECTOR",
-    "CONFIG_NO_HZ_COMMON",
-    "CONFIG_NO_HZ_FULL",
-    "CONFIG_NO_HZ_IDLE",
-    "CONFIG_NUMA_BALANCING",
-    "CONFIG_OSNOISE_TRACER",
-    "CONFIG_PREEMPT",
-    "CONFIG_PREEMPT_DYNAMIC",
-    "CONFIG_PREEMPT_LAZY",
-    "CONFIG_PREEMPT_NONE",
-    "CONFIG_PREEMPT_RT",
-    "CONFIG_PREEMPT_RT_FULL",
-    "CONFIG_PREEMPT_TRACER",
-    "CONFIG_PREEMPT_VOLUNTARY",
-    "CONFIG_PROVE_LOCKING",
-    "CONFIG_RCU_BOOST",
-    "CONFIG_RCU_NOCB_CPU",
-    "CONFIG_RCU_NOCB_CPU_DEFAULT_ALL",
-    "CONFIG_RT_GROUP_SCHED",
-    "CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED",
-    "CONFIG_SCHEDSTATS",
-    "CONFIG_SCHED_CLUSTER",
-    "CONFIG_SCHED_CORE",
-    "CONFIG_SCHED_DEBUG",
-    "CONFIG_SCHED_SMT",
-    "CONFIG_SOFTLOCKUP_DETECTOR",
-    "CONFIG_TIMERLAT_TRACER",
-    "CONFIG_TRACING",
-    "CONFIG_VIRT_CPU_ACCOUNTING_GEN",
-    "CONFIG_X86_MSR",
-    "CONFIG_XENOMAI",
-];
+/// The options that matter for isolation, one a line; all others are dropped.
+pub const RELEVANT: &str = include_str!("kconfig_options.txt");
 
 /// Parses the options of [`RELEVANT`] with their values; one that the file does not set is `n`.
 ///
@@ -67,7 +12,7 @@ pub const RELEVANT: &[&str] = &[
 /// A line is neither an option nor a comment, or there are no options.
 pub fn parse(text: &str) -> Result<BTreeMap<String, String>, TextError> {
     let mut options: BTreeMap<String, String> =
-        RELEVANT.iter().map(|name| ((*name).to_owned(), "n".to_owned())).collect();
+        RELEVANT.lines().map(|name| (name.to_owned(), "n".to_owned())).collect();
     let mut seen = false;
     for (i, line) in text.lines().enumerate() {
         if line.is_empty() || line.starts_with('#') {
@@ -100,7 +45,7 @@ mod tests {
         assert_eq!(options["CONFIG_HZ"], "250");
         assert_eq!(options["CONFIG_CPUSETS_V1"], "n");
         assert!(!options.contains_key("CONFIG_BUILD_SALT"));
-        assert_eq!(options.len(), RELEVANT.len());
+        assert_eq!(options.len(), RELEVANT.lines().count());
     }
 
     #[test]
