@@ -57,10 +57,9 @@ pub fn preview(
         }
         earlier => earlier,
     };
-    let groups = earlier.as_ref().map(|it| it.groups.clone()).unwrap_or_default();
     let earlier = earlier.map(|earlier| read_files(host, loader, &earlier)).transpose()?;
     let earlier = earlier.unwrap_or_default();
-    let mut file_plan = plan_files(host, loader, (plan, mode), (&groups, &earlier))?;
+    let mut file_plan = plan_files(host, loader, (plan, mode), &earlier)?;
     // An apply undoes the other files of the earlier one.
     for SavedFile { path, original, left, mode: access, .. } in earlier {
         let is_planned = file_plan.paths().any(|planned| *planned == path) || original == left;
@@ -161,8 +160,7 @@ fn write_all(
         Some(earlier) if mode.is_trial() => read_files(host, loader, &earlier.journal)?,
         _ => journal.removed().to_vec(),
     };
-    let groups = journal.earlier_groups().to_vec();
-    let make_plan = || plan_files(host, loader, (plan, mode), (&groups, &earlier));
+    let make_plan = || plan_files(host, loader, (plan, mode), &earlier);
     let file_plan = write_planned(host, store, loader, journal, &make_plan)?;
     if mode.is_trial() {
         arm_trial(host, store, loader, (plan, mode), journal)?;
@@ -293,7 +291,7 @@ fn check_replaceable(
     if journal.loader != loader.name() {
         return Err(BootError::Active { words: journal.words.clone() });
     }
-    if mode.is_trial() && plan.trial_kernel(&journal.groups).is_none() {
+    if mode.is_trial() && plan.trial_kernel().is_none() {
         let (words, written) = (words(plan), journal.words.clone());
         return Err(BootError::TrialOfPart { words, written });
     }
@@ -308,7 +306,7 @@ fn plan_files(
     host: &Host,
     loader: &dyn BootLoader,
     (plan, mode): (&BootPlan, &WriteMode),
-    (earlier_groups, earlier): (&[KernelWords], &[SavedFile]),
+    earlier: &[SavedFile],
 ) -> Result<BootFilePlan, BootError> {
     let mut groups = plan.word_groups();
     let panics = plan.kernels.iter().any(|it| it.chosen && it.panics)
@@ -320,7 +318,7 @@ fn plan_files(
     let (rule, groups, position) = (&plan.rule, &groups, mode.position());
     let assignment = ParameterAssignment { rule, groups, position, earlier };
     let mut file_plan = loader.plan_files(host, &assignment)?;
-    let tried = plan.trial_kernel(earlier_groups).unwrap_or_default();
+    let tried = plan.trial_kernel().unwrap_or_default();
     add_trial_units(&mut file_plan, mode, &tried.words);
     Ok(file_plan)
 }
@@ -349,7 +347,7 @@ fn arm_trial(
     journal: &mut BootJournal,
 ) -> Result<(), BootError> {
     let found = loader.find(host)?.unwrap_or_default();
-    let tried = plan.trial_kernel(journal.earlier_groups()).unwrap_or_default();
+    let tried = plan.trial_kernel().unwrap_or_default();
     // The entries of an earlier apply are ours too, without its new words.
     let is_tried = |it: &&LoaderEntry| {
         it.ours && tried.kernels.contains(&it.version) && it.has_words(slice::from_ref(&tried))

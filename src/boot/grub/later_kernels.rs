@@ -44,7 +44,13 @@ impl LaterKernels<'_> {
         let (rule, names) = (of_rule(self.rule), cokernel_names());
         let mut code = format!("follows_rule() {{ # {arguments}\n    {rule}\n}}\n");
         let groups = || self.groups.iter().filter(|it| !it.words.is_empty());
-        let first = |with| groups().position(|it| has_nohz_full(it) == with);
+        // Without `nohz_full=`, kinds differ in `isolcpus=`.
+        let isolates = |group: &KernelWords| {
+            group.words.iter().any(|word| line::isolated_domain(word).is_some())
+        };
+        let by_domain = groups().any(isolates) && !groups().all(isolates);
+        let is_with = |it| if by_domain { !isolates(it) } else { has_nohz_full(it) };
+        let first = |with| groups().position(|it| is_with(it) == with);
         let (with, without) = (first(true), first(false));
         if with.is_some() {
             code.push_str(&format!(

@@ -86,9 +86,10 @@ impl LoaderEntry {
     /// installed later: it has those of a group.
     #[must_use]
     pub fn own_words<'a>(&self, groups: &'a [KernelWords]) -> Option<&'a [String]> {
-        let mut all = groups.iter().map(|group| group.words.as_slice());
+        let all = groups.iter().map(|group| group.words.as_slice());
         let own = KernelWords::of(groups, &self.version);
-        own.or_else(|| all.find(|words| self.has_all(words))).filter(|words| !words.is_empty())
+        let later = || all.filter(|words| self.has_all(words)).max_by_key(|words| words.len());
+        own.or_else(later).filter(|words| !words.is_empty())
     }
 
     /// Whether the command line has all words of its kernel.

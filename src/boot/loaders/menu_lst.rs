@@ -88,15 +88,11 @@ pub fn menu_lst_steps(
     for entry in found.entries.iter().filter(|it| kernels.contains(&it.version.as_str())) {
         let own = words_of(parameters, &entry.version);
         let kept = line::without_contradicting(&entry.args, &own, last);
-        let mut missing: Vec<&str> = own.iter().map(String::as_str).collect();
-        missing.retain(|word| !line::has(&kept, word));
-        let text = match (own.as_slice(), missing.as_slice()) {
-            ([], _) => "unchanged: this kernel supports none of the parameters".to_owned(),
-            (_, []) => "unchanged: it already has the parameters".to_owned(),
-            (_, missing) => {
-                let now = format!("{}{kept}", entry.title);
-                format!("{} {}", now.trim_end(), missing.join(" "))
-            }
+        let new = line::with_missing(&kept, &own);
+        let text = match own.as_slice() {
+            [] => "unchanged: this kernel supports none of the parameters".to_owned(),
+            _ if new == entry.args => "unchanged: it already has the parameters".to_owned(),
+            _ => format!("{} {new}", entry.title.trim_end()),
         };
         steps.push(format!("{}: {text}", entry.place));
     }

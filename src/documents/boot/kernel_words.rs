@@ -1,6 +1,6 @@
 //! Which kernels get which words: all chosen ones the same, or each kind its own.
 
-use super::{BootJournal, BootKernel, BootPlan, WantedParameter};
+use super::{BootKernel, BootPlan, WantedParameter};
 use serde::{Deserialize, Serialize};
 
 /// Kernels that get the same words.
@@ -48,26 +48,12 @@ impl BootPlan {
         groups
     }
 
-    /// The kernel that a trial boots, with its words: the first one with a word that it does not
-    /// have from an `earlier` apply. Only such a word tells the boot of a trial from another one.
+    /// The kernel that a trial boots, with its words: the first one whose entry gets a word that is
+    /// not there yet. Only such a word tells the boot of a trial from another one.
     #[must_use]
-    pub fn trial_kernel(&self, earlier: &[KernelWords]) -> Option<KernelWords> {
-        let groups = self.word_groups();
-        let mut chosen = self.kernels.iter().filter(|it| it.chosen);
-        chosen.find_map(|BootKernel { version, .. }| {
-            let words = KernelWords::of(&groups, version)?.to_vec();
-            let all = || earlier.iter().flat_map(|group| &group.words).cloned().collect();
-            let old = KernelWords::of(earlier, version).map_or_else(all, <[String]>::to_vec);
-            let is_new = words.iter().any(|word| !old.contains(word));
-            is_new.then(|| KernelWords { kernels: vec![version.clone()], words })
-        })
-    }
-}
-
-impl BootJournal {
-    /// The kernels of the earlier apply with their words.
-    #[must_use]
-    pub fn earlier_groups(&self) -> &[KernelWords] {
-        self.earlier.as_ref().map_or(&[], |it| &it.journal.groups)
+    pub fn trial_kernel(&self) -> Option<KernelWords> {
+        let version = &self.entries.iter().find(|entry| !entry.added.is_empty())?.version;
+        let words = KernelWords::of(&self.word_groups(), version)?.to_vec();
+        Some(KernelWords { kernels: vec![version.clone()], words })
     }
 }

@@ -73,13 +73,13 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
             assert!(text.contains(since), "{text}");
         }
         assert!(!steps.contains("nohz_full") && !steps.contains("3.9.1"), "{steps}");
-        let line = "/boot/grub/menu.lst:2: kernel /vmlinuz-2.6.32-122 ro isolcpus=3\n";
+        let line = "/boot/grub/menu.lst:2: kernel /vmlinuz-2.6.32-122 isolcpus=3 ro\n";
         assert!(steps.contains(line), "{steps}");
     }
     let (given, _, steps) = plan_with("3.10.0\n", Some("*"));
     assert_eq!(given, "rcu_nocbs=3 isolcpus=3");
-    let newer = "/boot/grub/menu.lst:4: kernel /vmlinuz-3.9.1 ro rcu_nocbs=3 isolcpus=3";
-    assert!(steps.contains("2.6.32-122 ro isolcpus=3\n") && steps.contains(newer), "{steps}");
+    let newer = "/boot/grub/menu.lst:4: kernel /vmlinuz-3.9.1 rcu_nocbs=3 isolcpus=3 ro";
+    assert!(steps.contains("2.6.32-122 isolcpus=3 ro\n") && steps.contains(newer), "{steps}");
     // The kernel that boots by default gets the words.
     machine.write(
         "boot/grub/menu.lst",
@@ -87,7 +87,7 @@ fn instructions_leave_out_words_that_a_kernel_is_too_old_for() {
     );
     let (given, _, steps) = plan_with("3.10.0\n", None);
     assert_eq!(given, "rcu_nocbs=3 isolcpus=3");
-    assert!(steps.contains("menu.lst:5: kernel /vmlinuz-3.9.1 ro rcu"), "{steps}");
+    assert!(steps.contains("menu.lst:5: kernel /vmlinuz-3.9.1 rcu"), "{steps}");
 }
 
 /// Lines of `menu.lst` with the words that they get, while another kernel runs. Made by hand from
@@ -103,7 +103,7 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
     };
     let rtai = "title Ubuntu\nkernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro\n";
     let line =
-        "/boot/grub/menu.lst:2: kernel /boot/vmlinuz-2.6.32-122-rtai root=/dev/sda1 ro isolcpus=3";
+        "/boot/grub/menu.lst:2: kernel /boot/vmlinuz-2.6.32-122-rtai isolcpus=3 root=/dev/sda1 ro";
     assert_eq!(plan_with(rtai), [line]);
     let generic = "title Other\nkernel /boot/vmlinuz-2.6.38-16-generic ro\n";
     let xenomai = "title Xenomai\nkernel (hd0,0)/boot/vmlinuz-2.6.38.8-xenomai ro isolcpus=3\n";
@@ -112,21 +112,21 @@ fn each_kernel_of_a_menu_lst_gets_its_own_words_and_real_time_kernels_come_first
         plan_with(&format!("{generic}{xenomai}{evl}")),
         [
             "/boot/grub/menu.lst:4: unchanged: it already has the parameters",
-            "/boot/grub/menu.lst:6: kernel /vmlinuz-5.15.98-evl ro isolcpus=3",
+            "/boot/grub/menu.lst:6: kernel /vmlinuz-5.15.98-evl isolcpus=3 ro",
         ]
     );
     // Another value is replaced, and options of GRUB, tabs and a hypervisor are no kernel.
     let xen =
         "default saved\ntitle Xen\nkernel /xen.gz dom0_mem=512M\nmodule /vmlinuz-2.6.31-rt9 ro\n";
     let typed =
-        "title Typed\nkernel --type=linux /vmlinuz-2.6.32-1\troot=/dev/sda1 ro isolcpus=1\n";
+        "title Typed\nkernel --type=linux /vmlinuz-2.6.32-1\troot=/dev/sda1 ro isolcpus=1 -- s\n";
     let menu = format!("{xen}{typed}");
     assert_eq!(
         plan_with(&menu),
-        ["/boot/grub/menu.lst:4: module /vmlinuz-2.6.31-rt9 ro isolcpus=3"]
+        ["/boot/grub/menu.lst:4: module /vmlinuz-2.6.31-rt9 isolcpus=3 ro"]
     );
     machine.write("boot/grub/default", "1\n#\n");
-    let line = "kernel --type=linux /vmlinuz-2.6.32-1\troot=/dev/sda1 ro isolcpus=3";
+    let line = "kernel --type=linux /vmlinuz-2.6.32-1 isolcpus=3 root=/dev/sda1 ro -- s";
     let menu = menu.replace("-rt9", "-9");
     assert_eq!(plan_with(&menu), [format!("/boot/grub/menu.lst:6: {line}")]);
     // A configuration decides before a name.

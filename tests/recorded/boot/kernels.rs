@@ -89,6 +89,25 @@ fn a_kernel_without_nohz_full_that_is_installed_later_gets_no_nohz_full() {
     assert_eq!(ours, ["6.13.1-rt-amd64", "6.12.9-rt-amd64", "5.4.2-rtai"]);
 }
 
+#[test]
+fn isolcpus_of_one_kind_of_kernels_is_not_for_later_ones_of_another_kind() {
+    let machine = rtai_machine();
+    machine.install("5.4.1-rt-amd64", true);
+    machine.update_grub();
+    let mut request = request_cpus("3");
+    request.shield.tunables.set("nohz-full", false);
+    let plan = make_plan(&machine.host(), &request).unwrap();
+    write::write(&machine.host(), &machine.store(), &plan, &WriteMode::default()).unwrap();
+    machine.install("6.12.9-rt-amd64", true);
+    machine.install_with("5.4.2-rtai", "CONFIG_IPIPE=y\n");
+    machine.update_grub();
+    let (_, found) = loaders::find(&machine.host()).unwrap().unwrap();
+    for entry in found.entries.iter().filter(|it| it.ours) {
+        assert_eq!(entry.args.contains("isolcpus=3"), entry.version.contains("-rtai"), "{entry:?}");
+    }
+    assert_eq!(found.entries.iter().filter(|it| it.ours).count(), 4);
+}
+
 /// The PREEMPT_RT kernel has its words from an earlier apply, so only the boot of the other one
 /// shows whether the trial booted.
 #[test]

@@ -405,7 +405,7 @@ fn with_other_loaders_nothing_is_written_and_manual_steps_are_shown() {
         ("run/ostree-booted", "rpm-ostree kargs --append-if-missing=nohz_full=2-3"),
         ("etc/kernel/proxmox-boot-uuids", "proxmox-boot-tool refresh"),
         ("boot/efi/EFI/Linux/x.efi", "    root=UUID=ab ro quiet nohz_full=2-3 rcu_nocbs=2-3"),
-        ("boot/grub/menu.lst", "menu.lst:3: kernel /vmlinuz-5.4-rtai ro nohz_full=2-3"),
+        ("boot/grub/menu.lst", "menu.lst:3: kernel /vmlinuz-5.4-rtai nohz_full=2-3"),
         ("etc/nothing", "cpushield boot plan"),
     ] {
         let machine = Machine::without_loader();
