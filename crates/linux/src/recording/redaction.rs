@@ -77,7 +77,8 @@ fn redact_kconfig(bytes: &[u8]) -> String {
     let text = text.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
     text.lines()
         .filter(|line| {
-            kconfig::RELEVANT.lines().any(|it| it == line.split('=').next().unwrap_or(""))
+            let name = line.split('=').next().unwrap_or("");
+            kconfig::RELEVANT.lines().any(|it| it == name)
         })
         .map(|line| format!("{line}\n"))
         .collect()
