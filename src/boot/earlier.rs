@@ -29,7 +29,7 @@ pub(super) fn read_files(
     let mut files = Vec::new();
     for saved in journal.files.iter().filter(|saved| !is_unit(&saved.path)) {
         let now = host.read_bytes_if_present(&saved.path)?;
-        let before = text_before(loader, journal, saved, now.as_deref());
+        let before = text_before(host, loader, (journal, saved), now.as_deref());
         let (original, left) = (before.as_deref().map(wrap), now.as_deref().map(wrap));
         let access = if now.is_some() { host.access(&saved.path)? } else { saved.access() };
         let (path, mode, owner) = (saved.path.clone(), access.mode, access.owner);

@@ -155,27 +155,32 @@ fn is_only_ours(
 /// The text that a file had before its words were written; `None`: it did not exist. A file that
 /// another program changed since keeps that change.
 pub(super) fn text_before(
+    host: &Host,
     loader: &dyn BootLoader,
-    journal: &BootJournal,
-    saved: &SavedFile,
+    (journal, saved): (&BootJournal, &SavedFile),
     now: Option<&[u8]>,
 ) -> Option<Vec<u8>> {
-    let original = saved.original.as_ref().and_then(FileBytes::get);
+    let original = saved.before();
     let is_generated = generator_of(loader, &saved.path).is_some();
     if original.is_none() && !is_generated || is_only_ours(loader, journal, saved, now) {
         return original;
     }
     let now = now?;
     without_entries(loader, journal, (&saved.path, now))
-        .or_else(|| strip(loader, journal, now))
+        .or_else(|| strip(host, loader, (journal, saved), now))
         .or_else(|| Some(now.to_vec()))
 }
 
 /// A text that another program changed since, without our words; `None` when it has none.
-fn strip(loader: &dyn BootLoader, journal: &BootJournal, now: &[u8]) -> Option<Vec<u8>> {
+fn strip(
+    host: &Host,
+    loader: &dyn BootLoader,
+    record: (&BootJournal, &SavedFile),
+    now: &[u8],
+) -> Option<Vec<u8>> {
     match loader.without_trial(now) {
         rest if rest != now => Some(rest),
-        _ => loader.strip_words(now, &journal.words),
+        _ => loaders::lines_of(loader)?.strip_words(host, record, now),
     }
 }
 
@@ -188,7 +193,7 @@ fn restore_file(
 ) -> Result<FileFate, BootError> {
     let path = saved.path.as_str();
     let now = host.read_bytes_if_present(path)?;
-    let original = saved.original.as_ref().and_then(FileBytes::get);
+    let original = saved.before();
     let dir = path.rsplit_once('/').map_or("/", |(dir, _)| dir);
     if now.is_none() && original.is_some() && !host.exists(dir) {
         return Err(BootError::wrong(
@@ -221,7 +226,7 @@ fn restore_file(
         (_, Some(generator)) => regenerate(host, generator, saved, &without),
         // Keeps what other programs wrote since, and removes our words.
         (Some(_), None) => {
-            let stripped = now.and_then(|now| strip(loader, journal, &now));
+            let stripped = now.and_then(|now| strip(host, loader, (journal, saved), &now));
             let Some(stripped) = stripped else { return Ok(FileFate::Drifted) };
             host.replace_file(path, &stripped, host.access(path)?)?;
             Ok(FileFate::WordsRemoved)

@@ -24,7 +24,6 @@ use crate::refusal::UserError;
 use cpushield_linux::processes::process::locale_variables;
 use cpushield_linux::sys::clock::epoch_seconds;
 use cpushield_linux::{FileAttributes, Host, Store};
-use std::collections::BTreeSet;
 use std::slice;
 
 /// Lets a kernel that panics in a trial reboot the machine after 30 seconds.
@@ -205,13 +204,15 @@ fn is_written(journal: &BootJournal, plan: &BootPlan, mode: &WriteMode) -> bool 
         (ParameterTerm::Permanent, Some(_)) => false,
         (ParameterTerm::Permanent, None) => journal.keep_default == Some(mode.keeps_default()),
     };
-    // Kernels that were installed since have the words of a group.
-    let planned = plan.word_groups();
-    let words = |groups: &[KernelWords]| -> BTreeSet<Vec<String>> {
-        groups.iter().map(|group| group.words.clone()).collect()
+    let groups = &journal.groups;
+    // A kernel that was installed since has the words of a group.
+    let is_same = |planned: &KernelWords| {
+        planned.kernels.iter().all(|kernel| match KernelWords::of(groups, kernel) {
+            Some(own) => own == planned.words,
+            None => groups.iter().any(|group| group.words == planned.words),
+        })
     };
-    let same_words = words(&journal.groups) == words(&planned);
-    same_words && journal.rule == plan.rule && same_term
+    plan.word_groups().iter().all(is_same) && journal.rule == plan.rule && same_term
 }
 
 /// Restores what a failed write has written. Returns the error that `write` reports.
@@ -416,7 +417,7 @@ pub(super) fn write_files(
         let Some(saved) = journal.files.iter_mut().find(|saved| saved.path == *path) else {
             continue;
         };
-        let original = saved.original.as_ref().and_then(FileBytes::get).unwrap_or_default();
+        let original = saved.before().unwrap_or_default();
         check_other_entries(path, &original, &rest)?;
         present.check(host, path)?;
         saved.left = Some(FileBytes::new(&generated));

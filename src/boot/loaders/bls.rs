@@ -40,6 +40,7 @@ pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     id: |path, _| entry_id(path),
     version: |host, path, part| kernel_file::find_release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
+    without_copies: str::to_owned,
     menu: "to see the menu, hold a key (Space, Esc or Shift) while the machine starts",
 };
 
@@ -161,10 +162,6 @@ impl BootLoader for BlsLoader {
         one_shot_entry::disarm(host, entry)
     }
 
-    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        LINES.strip_words(now, words)
-    }
-
     fn strip_later_files(
         &self,
         host: &Host,
@@ -192,14 +189,16 @@ impl BootLoader for BlsLoader {
 
 /// A file without the words that our hook put in front of its options; `None` when it has none.
 fn strip_hook_words(host: &Host, path: &str, words: &[String]) -> Option<Vec<u8>> {
-    let text = host.read(path).ok()?;
+    let mut text = host.read(path).ok()?;
     let part = parse(&text).ok()?.pop()?;
     // Words that a user added may be anywhere, in any assignment.
-    let rest = text.get(part.args)?.strip_prefix(&words.join(" "))?;
+    let rest = text.get(part.args.clone())?.strip_prefix(&words.join(" "))?;
     if !rest.is_empty() && !rest.starts_with(' ') {
         return None;
     }
-    LINES.strip_words(text.as_bytes(), words)
+    let rest = rest.trim_start().to_owned();
+    text.replace_range(part.args, &rest);
+    Some(text.into_bytes())
 }
 
 /// Plans a copy of the entry of each chosen kernel, in a separate file.

@@ -321,12 +321,6 @@ pub trait BootLoader: Sync {
         text.to_vec()
     }
 
-    /// A file that another program changed since, without these words; `None` when it has none of
-    /// them, or when this loader adds no words to existing files.
-    fn strip_words(&self, _now: &[u8], _words: &[String]) -> Option<Vec<u8>> {
-        None
-    }
-
     /// Files with our words that are not in the journal (`known`), because they were created
     /// later; each with its bytes without the words.
     fn strip_later_files(

@@ -7,13 +7,15 @@ use super::boot_loader::{
 use super::entry_purpose::find_purpose;
 use crate::boot::error::BootError;
 use crate::boot::line;
-use crate::documents::boot::{BootWarning, EntryPurpose, NextReason, SavedFile};
+use crate::documents::boot::{
+    BootJournal, BootWarning, EntryPurpose, KernelWords, NextReason, SavedFile,
+};
 use cpushield_linux::Host;
 use std::ops::Range;
 
 /// A kernel in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct CmdlinePart {
+pub struct CmdlinePart {
     /// The kernel's version; `None` when the file does not name it.
     pub version: Option<String>,
     /// What the menu shows.
@@ -38,10 +40,11 @@ impl CmdlinePart {
 }
 
 /// Why a file cannot be parsed: the line, from 1, and what is wrong there.
-pub(super) type CmdlineFileFault = (usize, &'static str);
+pub type CmdlineFileFault = (usize, &'static str);
 
 /// A loader of this kind.
-pub(super) struct CmdlineFileLoader {
+#[derive(Debug)]
+pub struct CmdlineFileLoader {
     pub name: &'static str,
     /// Its files, in the order of the menu.
     pub files: fn(&Host) -> Vec<String>,
@@ -53,6 +56,8 @@ pub(super) struct CmdlineFileLoader {
     pub version: fn(&Host, &str, &CmdlinePart) -> Option<String>,
     /// Whether a line is for every kernel, including those installed later.
     pub any_kernel: bool,
+    /// A text without our entries.
+    pub without_copies: fn(&str) -> String,
     /// How to reach the menu.
     pub menu: &'static str,
 }
@@ -75,7 +80,7 @@ impl CmdlineFileLoader {
     ) -> Result<(String, Vec<CmdlinePart>), BootError> {
         let resolved = host.resolve_links(path);
         let saved = earlier.iter().find(|saved| saved.path == resolved);
-        match saved.and_then(|saved| saved.original.as_ref()?.get()) {
+        match saved.and_then(SavedFile::before) {
             Some(bytes) => self.parse_bytes(host, path, bytes),
             None => self.read(host, path),
         }
@@ -179,15 +184,48 @@ impl CmdlineFileLoader {
         Ok(plan)
     }
 
-    pub(super) fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        let text = std::str::from_utf8(now).ok()?;
-        let mut new = text.to_owned();
-        for part in (self.parse)(text).ok()?.into_iter().rev() {
-            let args = text.get(part.args.clone())?;
-            new.replace_range(part.args.clone(), &line::without(args, words));
-        }
-        (new != text).then(|| new.into_bytes())
+    /// A file that another program changed since, without the words of an apply: each line loses
+    /// those of its kernel that it did not have before. `None`: it has none of them.
+    pub fn strip_words(
+        &self,
+        host: &Host,
+        (journal, saved): (&BootJournal, &SavedFile),
+        now: &[u8],
+    ) -> Option<Vec<u8>> {
+        let (path, now) = (&saved.path, std::str::from_utf8(now).ok()?);
+        let text = &(self.without_copies)(now);
+        let before = saved.before().unwrap_or_default();
+        let (before, old_parts) = self.parse_bytes(host, path, before).unwrap_or_default();
+        let words = |part: &CmdlinePart| {
+            let version = part.version.as_deref().unwrap_or_default();
+            let mut old = old_parts.iter();
+            let old = old.find(|it| it.title == part.title && it.version == part.version);
+            let old = old.and_then(|it| before.get(it.args.clone())).unwrap_or_default();
+            // A kernel that was not chosen has none; one line for all kernels has them all.
+            let own = KernelWords::of(&journal.groups, version).filter(|_| part.purpose.is_none());
+            let own = own.unwrap_or(if self.any_kernel { &journal.words } else { &[] });
+            own.iter().filter(|word| !line::has(old, word)).cloned().collect::<Vec<_>>()
+        };
+        let parts = self.parse_parts(host, path, text).ok()?;
+        let new = edit_lines(text, parts, |part, args| Some(line::without(args, &words(part))));
+        (new != now).then(|| new.into_bytes())
     }
+}
+
+/// A text with other command lines; `None`: that one stays as it is.
+fn edit_lines(
+    text: &str,
+    parts: Vec<CmdlinePart>,
+    edit: impl Fn(&CmdlinePart, &str) -> Option<String>,
+) -> String {
+    let mut new = text.to_owned();
+    for part in parts.into_iter().rev() {
+        let args = text.get(part.args.clone()).unwrap_or_default();
+        if let Some(args) = edit(&part, args) {
+            new.replace_range(part.args, &args);
+        }
+    }
+    new
 }
 
 /// A text with the words added for the chosen kernels.
@@ -196,14 +234,7 @@ pub(super) fn add_words(
     parts: Vec<CmdlinePart>,
     assignment: &ParameterAssignment,
 ) -> String {
-    let mut new = text.to_owned();
-    for part in parts.into_iter().rev() {
-        if let Some(words) = part.words(assignment) {
-            let args = text.get(part.args.clone()).unwrap_or_default();
-            new.replace_range(part.args, &line::with_missing(args, words));
-        }
-    }
-    new
+    edit_lines(text, parts, |part, args| Some(line::with_missing(args, part.words(assignment)?)))
 }
 
 /// Plans new text for an existing file, which keeps its permissions.
@@ -252,15 +283,10 @@ mod tests {
             let words = ["nohz_full=2-3".to_owned()];
             for files in [&bls::LINES, &extlinux::LINES, &raspberry::LINES] {
                 let Ok(parts) = (files.parse)(&text) else { continue };
-                let mut new = text.clone();
-                for part in parts.into_iter().rev() {
-                    let args = line::with_words(&text[part.args.clone()], &words);
-                    new.replace_range(part.args, &args);
-                }
-                if new != text {
-                    let back = files.strip_words(new.as_bytes(), &words);
-                    prop_assert_eq!(back.as_deref(), Some(text.as_bytes()), "{}", files.name);
-                }
+                let new = edit_lines(&text, parts, |_, args| Some(line::with_words(args, &words)));
+                let parts = (files.parse)(&new).unwrap();
+                let back = edit_lines(&new, parts, |_, args| Some(line::without(args, &words)));
+                prop_assert_eq!(back, text.clone(), "{}", files.name);
             }
         }
     }

@@ -68,6 +68,7 @@ pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     id: |_, part| Some(part.title.clone()),
     version: |host, path, part| kernel_file::find_release(host, path, &part.files.as_ref()?.kernel),
     any_kernel: false,
+    without_copies: without_ours,
     menu: "press a key on the serial console or keyboard while the loader counts down",
 };
 
@@ -195,13 +196,6 @@ impl BootLoader for ExtlinuxLoader {
             Ok(text) => without_section(text, &TRIAL).into_bytes(),
             Err(_) => text.to_vec(),
         }
-    }
-
-    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        let text = std::str::from_utf8(now).ok()?;
-        let others = without_ours(text);
-        let stripped = LINES.strip_words(others.as_bytes(), words);
-        stripped.or_else(|| (others != text).then(|| others.into_bytes()))
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) use systemd_boot::is_started_by_systemd_boot;
 
 use super::error::BootError;
 use crate::registry::{self, RegistryEntry};
+use cmdline_files::CmdlineFileLoader;
 use cpushield_linux::Host;
 
 impl RegistryEntry for &'static dyn BootLoader {
@@ -50,6 +51,12 @@ pub const LOADERS: &[&dyn BootLoader] =
 #[must_use]
 pub fn named(name: &str) -> Option<&'static dyn BootLoader> {
     registry::find(LOADERS, name)
+}
+
+/// How a loader adds words to the lines of existing files; `None`: it adds none there.
+pub(super) fn lines_of(loader: &dyn BootLoader) -> Option<&'static CmdlineFileLoader> {
+    let all = [&bls::LINES, &extlinux::LINES, &raspberry::LINES];
+    all.into_iter().find(|it| it.name == loader.name())
 }
 
 /// The loader of this machine with its menu; `None` when the user has to edit its files, because

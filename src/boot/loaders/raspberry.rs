@@ -47,6 +47,7 @@ pub(super) static LINES: CmdlineFileLoader = CmdlineFileLoader {
     id: |_, _| None,
     version: |host, _, _| Some(find_version(host)),
     any_kernel: true,
+    without_copies: str::to_owned,
     menu: "there is no menu: put the card into another machine and edit cmdline.txt",
 };
 
@@ -288,10 +289,6 @@ impl BootLoader for RaspberryLoader {
 
     fn boot_instructions(&self, _host: &Host, _entry: &str) -> String {
         format!("once: reboot '{ARGUMENT}'")
-    }
-
-    fn strip_words(&self, now: &[u8], words: &[String]) -> Option<Vec<u8>> {
-        LINES.strip_words(now, words)
     }
 
     fn is_ours(&self, path: &str, bytes: &[u8]) -> bool {

@@ -1,6 +1,6 @@
 //! Parameters for the tick's phase and the clock source.
 
-use super::kernel_parameter::{EVERY_KERNEL, KernelParameter, ParameterOffer, X86_KERNELS};
+use super::kernel_parameter::{COMMON, KernelParameter, ParameterOffer, X86_KERNELS};
 use crate::causes::Cause;
 use crate::change::Risk;
 use crate::tunables;
@@ -18,12 +18,10 @@ Cost: idle CPUs wake one after the other instead of together, so processor packa
 
 Source: tick_setup_sched_timer() in kernel/time/tick-sched.c (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
-    removes: &[],
     risk: Risk::None,
     offer: ParameterOffer::OnRequest("it shortens ticks but removes none"),
-    kernels: EVERY_KERNEL,
-    substitute: None,
     value: |_| Some("1".to_owned()),
+    ..COMMON
 };
 
 pub(super) const TSC: KernelParameter = KernelParameter {
@@ -37,8 +35,8 @@ pub(super) const TSC: KernelParameter = KernelParameter {
         "only where the trace shows clocksource_watchdog or watchdog_check_skew_remote",
     ),
     kernels: X86_KERNELS,
-    substitute: None,
     value: |_| Some("reliable".to_owned()),
+    ..COMMON
 };
 
 pub(super) const CLOCKSOURCE: KernelParameter = KernelParameter {

@@ -1,7 +1,7 @@
 //! Parameters that name CPUs: the tick, RCU callbacks, interrupts, work queues.
 
 use super::kernel_parameter::{
-    EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer, ParameterTarget,
+    COMMON, EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer, ParameterTarget,
 };
 use crate::causes::Cause;
 use crate::change::Risk;
@@ -29,8 +29,8 @@ pub(super) const NOHZ_FULL: KernelParameter = KernelParameter {
         since: Some(first_releases::NOHZ_FULL),
         ..EVERY_KERNEL
     },
-    substitute: None,
     value: target_cpus,
+    ..COMMON
 };
 
 pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
@@ -46,8 +46,8 @@ pub(super) const RCU_NOCBS: KernelParameter = KernelParameter {
         since: Some(first_releases::RCU_NOCBS),
         ..EVERY_KERNEL
     },
-    substitute: None,
     value: target_cpus,
+    ..COMMON
 };
 
 pub(super) const RCU_NOCB_POLL: KernelParameter = KernelParameter {
@@ -64,15 +64,13 @@ Cost: each of these threads wakes the CPU that it runs on in every jiffy, even i
 Source: __call_rcu_nocb_wake() and nocb_gp_wait() in kernel/rcu/tree_nocb.h (6.12);
 Documentation/admin-guide/kernel-parameters.txt.",
     removes: &[Cause::Kthread],
-    risk: Risk::Low,
     offer: ParameterOffer::OnRequest("its threads wake idle CPUs in every jiffy"),
     kernels: ParameterKernels {
         needs: &["CONFIG_RCU_NOCB_CPU"],
         since: Some(first_releases::RCU_NOCBS),
         ..EVERY_KERNEL
     },
-    substitute: None,
-    value: |_| None,
+    ..COMMON
 };
 
 pub(super) const IRQAFFINITY: KernelParameter = KernelParameter {
@@ -94,11 +92,11 @@ Cost: the other CPUs handle these interrupts.
 
 Source: irq_affinity_setup() in kernel/irq/irqdesc.c (6.12).",
     removes: &[Cause::Irq],
-    risk: Risk::Low,
     offer: ParameterOffer::ForNamedCpus,
     kernels: ParameterKernels { since: Some(first_releases::IRQAFFINITY), ..EVERY_KERNEL },
     substitute: Some("irq-affinity"),
     value: other_cpus,
+    ..COMMON
 };
 
 pub(super) const DOMAIN: KernelParameter = KernelParameter {
@@ -128,11 +126,10 @@ Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c (6.12); isolat
 kernel/sched.c (2.6.32); wiki.linuxcnc.org, The Isolcpus Boot Parameter And GRUB2, for RTAI its
 section \"Latency Testing with RTAI >3.10\".",
     removes: &[Cause::UserTask],
-    risk: Risk::Low,
     offer: ParameterOffer::WithoutNohzFull("a shield does this at runtime"),
     kernels: ParameterKernels { needs: &["CONFIG_CPU_ISOLATION"], ..EVERY_KERNEL },
-    substitute: None,
     value: target_cpus,
+    ..COMMON
 };
 
 pub(super) const NOHZ: KernelParameter = KernelParameter {
@@ -152,15 +149,14 @@ Source: housekeeping_isolcpus_setup() and housekeeping_nohz_full_setup() in
 kernel/sched/isolation.c, rcu_init_nohz() in kernel/rcu/tree_nocb.h (6.12); the flags came with
 commit 150dfee95f8a (4.15).",
     removes: &[Cause::Tick],
-    risk: Risk::Low,
     offer: ParameterOffer::OnRequest("nohz_full= does this and more"),
     kernels: ParameterKernels {
         needs: &["CONFIG_NO_HZ_FULL"],
         flag_since: Some(first_releases::ISOLCPUS_FLAGS),
         ..EVERY_KERNEL
     },
-    substitute: None,
     value: |target| Some(format!("nohz,{}", target.cpus)),
+    ..COMMON
 };
 
 pub(super) const IO_QUEUE: KernelParameter = KernelParameter {
@@ -177,14 +173,11 @@ another flag. Kernels before 5.8 ignore the whole parameter.
 Until a kernel has it, use `isolcpus-managed-irq`.
 
 Source: lkml.iu.edu/hypermail/linux/kernel/2605.1/09246.html; commit 3662daf02350 (5.8).",
-    removes: &[],
-    risk: Risk::Low,
     offer: ParameterOffer::Never(
         "no released kernel has this flag; kernels since 5.8 would read the list as domain",
     ),
-    kernels: EVERY_KERNEL,
-    substitute: None,
     value: |target| Some(format!("io_queue,{}", target.cpus)),
+    ..COMMON
 };
 
 pub(super) const BARE_NOHZ_FULL: KernelParameter = KernelParameter {
@@ -209,12 +202,9 @@ Source: the cover letter of the series, \"cgroup/cpuset: Enable runtime update o
 (20260421030351.281436-1-longman@redhat.com); 87ik7fep2j.ffs@fw13 (2026-06-18); the quotation in
 dcd36af9-0418-4997-815e-9e03ae52bde0@paulmck-laptop (2026-07-03);
 __setup(\"nohz_full=\", …) in kernel/sched/isolation.c (6.12).",
-    removes: &[],
     risk: Risk::None,
     offer: ParameterOffer::Never("no released kernel accepts nohz_full without a CPU list"),
-    kernels: EVERY_KERNEL,
-    substitute: None,
-    value: |_| None,
+    ..COMMON
 };
 
 pub(super) const MANAGED_IRQ: KernelParameter = KernelParameter {
@@ -238,7 +228,6 @@ Cost: the other CPUs handle the interrupts of these queues.
 Source: housekeeping_isolcpus_setup() in kernel/sched/isolation.c, irq_do_set_affinity() in
 kernel/irq/manage.c, the drivers that pass PCI_IRQ_AFFINITY (6.12).",
     removes: &[Cause::Irq],
-    risk: Risk::Low,
     offer: ParameterOffer::ForManagedIrqs(
         "where managed interrupts reach shielded CPUs, unless a boot entry has another isolcpus=",
     ),
@@ -247,8 +236,8 @@ kernel/irq/manage.c, the drivers that pass PCI_IRQ_AFFINITY (6.12).",
         flag_since: Some(first_releases::MANAGED_IRQ_FLAG),
         ..EVERY_KERNEL
     },
-    substitute: None,
     value: |target| Some(format!("managed_irq,{}", target.cpus)),
+    ..COMMON
 };
 
 pub(super) const UNBOUND_CPUS: KernelParameter = KernelParameter {
@@ -286,10 +275,9 @@ partition. The tunable `kthreads` moves the existing threads that are not bound 
 
 Source: kthread() and housekeeping_cpumask(HK_TYPE_KTHREAD) in kernel/kthread.c (6.12); commit
 041ee6f3727a (7.0).",
-    removes: &[],
     risk: Risk::None,
     offer: ParameterOffer::Never("mainline kernels do not support it; use the tunable kthreads"),
-    kernels: EVERY_KERNEL,
     substitute: Some("kthreads"),
     value: other_cpus,
+    ..COMMON
 };

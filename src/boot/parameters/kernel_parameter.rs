@@ -77,6 +77,20 @@ pub(super) const EVERY_KERNEL: ParameterKernels =
 pub(super) const X86_KERNELS: ParameterKernels =
     ParameterKernels { arches: &["x86_64", "i686", "i386"], ..EVERY_KERNEL };
 
+/// What most parameters have.
+pub(super) const COMMON: KernelParameter = KernelParameter {
+    name: "",
+    keyword: "",
+    summary: "",
+    page: "",
+    removes: &[],
+    risk: Risk::Low,
+    offer: ParameterOffer::Always,
+    kernels: EVERY_KERNEL,
+    substitute: None,
+    value: |_| None,
+};
+
 /// Which CPUs the parameters are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterTarget {

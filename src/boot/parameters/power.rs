@@ -1,7 +1,7 @@
 //! Parameters for power and SMT siblings, and others that tuning guides recommend.
 
 use super::kernel_parameter::{
-    EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer, X86_KERNELS,
+    COMMON, EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer, X86_KERNELS,
 };
 use crate::causes::Cause;
 use crate::change::Risk;
@@ -22,8 +22,6 @@ It came with Linux 4.19. Series that were maintained in August 2018, such as 4.1
 later stable releases.
 
 Source: smt_cmdline_disable() in kernel/cpu.c (6.12); commit 05736e4ac13c (4.19).",
-    removes: &[],
-    risk: Risk::Low,
     offer: ParameterOffer::OnRequest("a shield leaves the siblings of its CPUs idle"),
     // s390 has its own `nosmt`: `early_nosmt()`, arch/s390/kernel/smp.c.
     kernels: ParameterKernels {
@@ -33,7 +31,7 @@ Source: smt_cmdline_disable() in kernel/cpu.c (6.12); commit 05736e4ac13c (4.19)
         ..EVERY_KERNEL
     },
     substitute: Some("echo off > /sys/devices/system/cpu/smt/control"),
-    value: |_| None,
+    ..COMMON
 };
 
 pub(super) const IDLE: KernelParameter = KernelParameter {
@@ -49,12 +47,12 @@ Cost: heat, which slows the other CPUs down; idle SMT siblings run a busy loop o
 Idle CPUs keep their tick, because the kernel does not stop it before polling.
 
 Source: idle_setup() in arch/x86/kernel/process.c, do_idle() in kernel/sched/idle.c (6.12).",
-    removes: &[],
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     kernels: X86_KERNELS,
     substitute: Some("cpu-idle"),
     value: |_| Some("poll".to_owned()),
+    ..COMMON
 };
 
 pub(super) const MAX_CSTATE: KernelParameter = KernelParameter {
@@ -69,12 +67,11 @@ runtime. The driver intel_idle ignores the parameter; use `intel-idle-max-cstate
 Cost: power, which limits the frequency that the other CPUs can reach.
 
 Source: max_cstate in drivers/acpi/processor_idle.c (6.12).",
-    removes: &[],
-    risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     kernels: X86_KERNELS,
     substitute: Some("cpu-idle"),
     value: |_| Some("1".to_owned()),
+    ..COMMON
 };
 
 pub(super) const INTEL_IDLE: KernelParameter = KernelParameter {
@@ -87,12 +84,11 @@ use the ACPI driver; 1 keeps it, with polling and its shallowest sleep state.
 
 Source: max_cstate in drivers/idle/intel_idle.c (6.12);
 Documentation/admin-guide/pm/intel_idle.rst.",
-    removes: &[],
-    risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-idle does this for the shield only"),
     kernels: X86_KERNELS,
     substitute: Some("cpu-idle"),
     value: |_| Some("1".to_owned()),
+    ..COMMON
 };
 
 pub(super) const INTEL_PSTATE: KernelParameter = KernelParameter {
@@ -110,12 +106,11 @@ chooses it only under the highest load. Without a list, acpi-cpufreq does not lo
 
 Source: intel_pstate_init() and intel_pstate_setup() in drivers/cpufreq/intel_pstate.c,
 Documentation/admin-guide/pm/intel_pstate.rst (6.12); commit 93f0822dff5d (3.9).",
-    removes: &[],
-    risk: Risk::Low,
     offer: ParameterOffer::OnRequest("cpu-governor requests the highest frequency at runtime"),
     kernels: ParameterKernels { since: Some(first_releases::INTEL_PSTATE), ..X86_KERNELS },
     substitute: Some("cpu-governor"),
     value: |_| Some("disable".to_owned()),
+    ..COMMON
 };
 
 pub(super) const IOMMU: KernelParameter = KernelParameter {
@@ -137,8 +132,8 @@ drivers/iommu/iommu.c, fq_flush_timeout() in drivers/iommu/dma-iommu.c (6.12).",
     risk: Risk::Medium,
     offer: ParameterOffer::OnRequest("a faulty device could then access all memory"),
     kernels: X86_KERNELS,
-    substitute: None,
     value: |_| Some("pt".to_owned()),
+    ..COMMON
 };
 
 pub(super) const MITIGATIONS: KernelParameter = KernelParameter {
@@ -156,7 +151,6 @@ later stable releases.
 
 Source: mitigations_parse_cmdline() in kernel/cpu.c (6.12);
 Documentation/admin-guide/hw-vuln/index.rst.",
-    removes: &[],
     risk: Risk::Medium,
     offer: ParameterOffer::Never(
         "it exposes the machine to attacks and gains little on a shielded CPU",
@@ -166,6 +160,6 @@ Documentation/admin-guide/hw-vuln/index.rst.",
         backports: first_releases::MITIGATIONS_BACKPORTS,
         ..EVERY_KERNEL
     },
-    substitute: None,
     value: |_| Some("off".to_owned()),
+    ..COMMON
 };

@@ -1,6 +1,8 @@
 //! Parameters that switch off the periodic checks on every CPU.
 
-use super::kernel_parameter::{EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer};
+use super::kernel_parameter::{
+    COMMON, EVERY_KERNEL, KernelParameter, ParameterKernels, ParameterOffer,
+};
 use crate::causes::Cause;
 use crate::change::Risk;
 
@@ -26,7 +28,7 @@ Documentation/admin-guide/lockup-watchdogs.rst.",
         ..EVERY_KERNEL
     },
     substitute: Some("watchdog"),
-    value: |_| None,
+    ..COMMON
 };
 
 pub(super) const NOSOFTLOCKUP: KernelParameter = KernelParameter {
@@ -47,7 +49,7 @@ kernel/watchdog.c (6.12); Documentation/admin-guide/lockup-watchdogs.rst.",
     offer: ParameterOffer::OnRequest("by default the watchdogs skip CPUs of nohz_full="),
     kernels: ParameterKernels { needs: &["CONFIG_SOFTLOCKUP_DETECTOR"], ..EVERY_KERNEL },
     substitute: Some("watchdog"),
-    value: |_| None,
+    ..COMMON
 };
 
 pub(super) const MCE: KernelParameter = KernelParameter {

@@ -55,6 +55,12 @@ impl FileBytes {
 }
 
 impl SavedFile {
+    /// Its content before the apply; `None`: it did not exist.
+    #[must_use]
+    pub fn before(&self) -> Option<Vec<u8>> {
+        self.original.as_ref().and_then(FileBytes::get)
+    }
+
     /// Its permissions and owner.
     #[must_use]
     pub fn access(&self) -> FileAttributes {

@@ -2,7 +2,7 @@
 //! configuration, and only words that a kernel has.
 
 use super::grub::{Machine, mkconfig};
-use super::{make_plan, request_cpus, words};
+use super::{change, make_plan, request_cpus, words};
 use cpushield::boot::plan::BootRequest;
 use cpushield::boot::trial::conclude;
 use cpushield::boot::write::{self, ParameterTerm, WriteMode};
@@ -445,10 +445,44 @@ fn kernels_with_and_without_nohz_full_each_get_their_own_words() {
         assert_eq!((shown.join(" "), status.kernels.len()), (own.to_owned(), 5));
         assert_eq!((status.groups.len(), status.differs), (2, Vec::new()));
     }
+    // A kernel that is of another kind now gets the words of that kind.
+    let options = "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n";
+    machine.install_with("6.12.9-rt-amd64", options);
+    let plan = change::make_plan(&machine, &request_cpus("3"));
+    write::write(&host, &store, &plan, &WriteMode::default()).unwrap();
+    assert!(ours().contains(&pair("6.12.9-rt-amd64", rtai)), "{:?}", ours());
     let mut both = request_cpus("3");
     both.shield.tunables =
         [("nohz-full".to_owned(), false), ("isolcpus-domain".to_owned(), true)].into();
-    machine.install_with("6.12.9-rt-amd64", "CONFIG_PREEMPT_RT=y\nCONFIG_CPU_ISOLATION=y\n");
     let both = make_plan(&host, &both).unwrap();
     assert!(words(&both).contains(&"isolcpus=3"), "{:?}", words(&both));
+}
+
+/// After another program's change undo takes from each line what was written there, and no more.
+#[test]
+fn undo_of_a_changed_file_takes_the_words_of_each_kernel_only() {
+    let machine = Machine::without_loader();
+    machine.install_with(RTAI, "CONFIG_IPIPE=y\nCONFIG_CPU_ISOLATION=y\nCONFIG_RCU_NOCB_CPU=y\n");
+    machine.install("6.12.9-rt-amd64", true);
+    machine.install("6.12.9", false);
+    let label = |kernel: &str, args: &str| {
+        format!("label {kernel}\n\tlinux /vmlinuz-{kernel}\n\tappend {args}\n")
+    };
+    let labels =
+        [(RTAI, "ro"), ("6.12.9-rt-amd64", "irqaffinity=0-2 ro"), ("6.12.9", "nohz_full=3 ro")];
+    let before = labels.map(|(kernel, args)| label(kernel, args)).concat();
+    let conf = "boot/extlinux/extlinux.conf";
+    machine.write(conf, &before);
+    let (host, store) = (machine.host(), machine.store());
+    let plan = make_plan(&host, &request_cpus("3")).unwrap();
+    write::write(&host, &store, &plan, &WriteMode::default()).unwrap();
+    let theirs = |text: &str| {
+        let (first, rest) = text.split_at(text.find("6.12.9").unwrap());
+        first.to_owned()
+            + &rest.replace(" ro\n", " ro isolcpus=3\n")
+            + &label("6.1.0-later", "nohz_full=3 ro")
+    };
+    machine.write(conf, &theirs(&std::fs::read_to_string(machine.path(conf)).unwrap()));
+    write::undo(&host, &store).unwrap();
+    assert_eq!(std::fs::read_to_string(machine.path(conf)).unwrap(), theirs(&before));
 }
