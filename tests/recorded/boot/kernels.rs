@@ -122,7 +122,8 @@ fn a_trial_boots_a_kernel_with_a_new_word() {
     write::write(&host, &store, &plan, &WriteMode::default()).unwrap();
     let earlier = machine.read("boot/grub/grub.cfg");
     let menu = earlier::find_menu(&host, &store).unwrap();
-    let source = WordSource::Request(&request_cpus("3"));
+    let request = request_cpus("3");
+    let source = WordSource::Request(&request);
     let plan = plan::plan(&host, &survey(&host, &[]), source, menu.as_ref()).unwrap();
     let mode = WriteMode { term: ParameterTerm::Trial, ..WriteMode::default() };
     let trial = write::write(&host, &store, &plan, &mode).unwrap().trial.unwrap();
