@@ -142,6 +142,8 @@ pub struct ShieldRequest {
     pub evict: bool,
     /// The workload.
     pub workload: Workload,
+    /// The `max_latency` of the policy, in nanoseconds.
+    pub max_latency_ns: Option<u64>,
     /// What it says about tunables, by name.
     pub tunables: TunableSettings,
     /// Kernel parameters of the user's own, for the next boot.
@@ -175,6 +177,7 @@ impl Default for ShieldRequest {
             balance: false,
             evict: false,
             workload: Workload::default(),
+            max_latency_ns: None,
             tunables: TunableSettings::default(),
             parameters: Vec::new(),
             operators: None,
@@ -443,6 +446,7 @@ workload = "vm"
                 share: Some(ShareLevel::L2),
                 near: Some("eth0".to_owned()),
                 workload: Workload::Cyclic,
+                max_latency_ns: Some(20_000),
                 tunables: [("watchdog".to_owned(), false)].into(),
                 ..ShieldRequest::default()
             }

@@ -379,6 +379,7 @@ pub(super) mod tests {
             balanced: false,
             shares_core: false,
             takes_whole_node: false,
+            max_latency_ns: None,
             tickless: CpuSet::new(),
             evict: false,
             closed: CpuSet::new(),

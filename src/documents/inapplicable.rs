@@ -81,6 +81,11 @@ pub enum InapplicableReason {
     SiblingsStayOnline,
     /// this machine has no idle states to choose from.
     NoIdleStates,
+    /// the CPUs have no sleep state with an exit latency of more than {limit_us} µs.
+    ShallowSleep {
+        /// The limit.
+        limit_us: u64,
+    },
     /// no workqueue masks are visible.
     NoWorkqueueMasks,
     /// this kernel cannot stop the tick of a busy CPU (CONFIG_NO_HZ_FULL, since 3.10).

@@ -69,6 +69,16 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The idle states of a CPU, or those of another CPU of its core type; empty if unknown.
+    #[must_use]
+    pub fn idle_states_of(&self, cpu: usize) -> &[IdleState] {
+        let groups = || self.power.idle_states.iter();
+        let kind = |cpu| self.topology.cpus.iter().find(|it| it.cpu == cpu).map(|it| it.kind);
+        let own = groups().find(|group| group.cpus.contains(cpu));
+        let alike = |group: &&IdleStates| group.cpus.iter().any(|it| kind(it) == kind(cpu));
+        own.or_else(|| groups().find(alike)).map_or(&[], |group| &group.states)
+    }
+
     /// Whether the kernel can stop the tick of a busy CPU; `None` when unknown. The kernel creates
     /// `isolated` and `nohz_full` together, the second only with `CONFIG_NO_HZ_FULL`
     /// (drivers/base/cpu.c, 6.12), but a partial recording may lack it for another reason.

@@ -86,6 +86,7 @@ pub fn choose_with_others(
         },
         idle_siblings: idle,
         workload: request.workload,
+        max_latency_ns: request.max_latency_ns,
         balanced: request.balance,
         evict: request.evict,
         tunables: request.tunables.clone(),

@@ -175,6 +175,7 @@ pub fn plan_version(
         balance: shield.balanced,
         evict: shield.evict,
         workload: shield.workload,
+        max_latency_ns: shield.max_latency_ns,
         tunables: made.chain(off).collect(),
         operators,
         // What was in force before is restored, whatever the cost.

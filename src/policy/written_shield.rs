@@ -140,6 +140,7 @@ impl WrittenShield {
             balance: self.balance,
             evict: self.evict,
             workload: self.workload.unwrap_or_default(),
+            max_latency_ns: self.limits.max_latency_ns,
             tunables: self.tunables.clone(),
             ..ShieldRequest::default()
         })

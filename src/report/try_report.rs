@@ -196,6 +196,7 @@ mod tests {
             balanced: false,
             shares_core: false,
             takes_whole_node: false,
+            max_latency_ns: None,
             tickless: Default::default(),
             evict: false,
             closed: Default::default(),

@@ -35,8 +35,9 @@ fn read_idle_states(r: &SurveyReader, topology: &Topology) -> Vec<IdleStates> {
         kinds.push(cpu.kind);
         let dir = format!("{CPU}/cpu{}/cpuidle", cpu.cpu);
         let numbers = r.numbered(&dir, "state").into_iter();
+        // A state has its number by its place.
         let states =
-            numbers.filter_map(|number| read_idle_state(r, &format!("{dir}/state{number}")));
+            numbers.map_while(|number| read_idle_state(r, &format!("{dir}/state{number}")));
         let states: Vec<IdleState> = states.collect();
         if states.is_empty() {
             // Without a driver, no CPU has states.

@@ -9,6 +9,7 @@
 mod boot;
 mod console_cursor_blink;
 mod cpu_hotplug_cycle;
+mod cpu_idle;
 mod cpuset;
 mod explained;
 mod fair_server;
@@ -220,7 +221,7 @@ pub const TUNABLES: &[&Tunable] = &[
     &thp::THP,
     &writeback_interval::WRITEBACK_INTERVAL,
     &console_cursor_blink::CONSOLE_CURSOR_BLINK,
-    &power::CPU_IDLE,
+    &cpu_idle::CPU_IDLE,
     &power::CPU_GOVERNOR,
     &no_turbo::NO_TURBO,
     &offline_siblings::OFFLINE_SIBLINGS,

@@ -56,3 +56,11 @@ pub(super) fn set_file(
         }
     }
 }
+
+/// The changes, or that no shielded CPU has this file.
+pub(super) fn changes_of(wanted: Vec<WantedChange>, file: &str) -> WantedChanges {
+    if wanted.is_empty() {
+        return WantedChanges::Nothing(InapplicableReason::CpuFileAbsent { file: file.to_owned() });
+    }
+    WantedChanges::Changes(wanted)
+}

@@ -37,6 +37,9 @@ pub struct Shield {
     pub mems: CpuSet,
     /// The workload.
     pub workload: Workload,
+    /// The `max_latency` of its policy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_latency_ns: Option<u64>,
     /// Whether the scheduler balances the shield's own programs among its CPUs.
     pub balanced: bool,
     /// Whether an SMT sibling of a shielded CPU is not in the shield.
@@ -67,6 +70,12 @@ impl Shield {
         }
     }
 
+    /// The exit latency that `max_latency` leaves for sleep: a quarter.
+    #[must_use]
+    pub fn sleep_limit_us(&self) -> Option<u64> {
+        self.max_latency_ns.map(|ns| ns / 4_000)
+    }
+
     /// This command with the options that request the same shield again, as `apply` and `plan` take
     /// them: its name, CPUs, siblings, workload and tunables.
     #[must_use]
@@ -86,6 +95,8 @@ impl Shield {
         options.extend(self.balanced.then(|| "--balance".to_owned()));
         options.extend(self.evict.then(|| "--evict".to_owned()));
         options.extend(workload);
+        let sleep = self.sleep_limit_us().filter(|_| self.tunables.value("cpu-idle").is_none());
+        options.extend(sleep.map(|us| format!("--on cpu-idle={us}us")));
         options.extend(self.tunables.iter().map(|(name, setting)| setting.option(name)));
         options.join(" ")
     }

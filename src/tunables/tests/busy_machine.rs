@@ -1,7 +1,9 @@
 //! A machine with everything that a tunable can want, and the same machine after a plan.
 
 use crate::change::Change;
-use crate::documents::machine::{CgroupMode, CpusetGroup, IrqMovability, Machine, TunableReading};
+use crate::documents::machine::{
+    CgroupMode, CpusetGroup, IdleState, IdleStates, IrqMovability, Machine, TunableReading,
+};
 use crate::documents::plan::Plan;
 use crate::plan::fake::{irq, machine, set, thread};
 use cpushield_linux::CpuSet;
@@ -30,6 +32,12 @@ pub(in crate::tunables) fn busy(mode: CgroupMode) -> Machine {
         m.settings.insert(file.to_owned(), TunableReading::Value(text.to_owned()));
     }
     m.power.cpuidle_driver = Some("intel_idle".to_owned());
+    let states = [("C1", 2), ("C6", 133)].map(|(name, latency_us)| IdleState {
+        name: name.to_owned(),
+        latency_us,
+        ..IdleState::default()
+    });
+    m.power.idle_states = vec![IdleStates { cpus: set("0-3"), states: states.to_vec() }];
     for (path, text) in [
         ("/sys/fs/cgroup/cgroup.subtree_control", "cpu io"),
         ("/sys/fs/cgroup/cpuset/cpuset.sched_load_balance", "1"),

@@ -215,6 +215,7 @@ fn plan(required: Vec<Change>, wished: Vec<Change>) -> Plan {
             balanced: false,
             shares_core: false,
             takes_whole_node: false,
+            max_latency_ns: None,
             tickless: CpuSet::new(),
             evict: false,
             closed: CpuSet::new(),
