@@ -293,6 +293,15 @@ pub enum StepReason {
         /// The names it was requested with; empty if no driver has requested it.
         actions: String,
     },
+    /// leaving {deeper} takes longer than {limit_us} µs; lighter sleep costs power.
+    DeepSleep {
+        /// The CPU.
+        cpu: usize,
+        /// Its deeper idle states: `C6 (133 µs)`.
+        deeper: String,
+        /// The limit.
+        limit_us: u64,
+    },
     /// {why}.
     Tunable {
         /// One sentence.

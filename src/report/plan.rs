@@ -276,6 +276,9 @@ fn kind_and_name(step: &Step) -> (String, String) {
                 let cpus = cpus.as_ref().unwrap_or(value);
                 (format!("{{n}} interrupt(s){{used}} to {cpus}: {{name}}"), irq.to_string())
             }
+            (why @ StepReason::DeepSleep { cpu, .. }, _) => {
+                (format!("CPU {{name}}: {why}"), cpu.to_string())
+            }
             (_, Some((dir, file))) if is_one_of_many(dir) => {
                 let values = describe_values(step.now.as_deref(), value);
                 (format!("{file} of {{name}}: {values}"), last_name(dir).to_owned())

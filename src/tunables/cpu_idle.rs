@@ -6,7 +6,7 @@ use super::{Tunable, TunableValue, WantedChange, WantedChanges};
 use crate::change::{Risk, ValueComparison};
 use crate::documents::inapplicable::InapplicableReason;
 use crate::documents::machine::{IdleState, Machine};
-use crate::documents::plan::{OffReason, Shield};
+use crate::documents::plan::{OffReason, Shield, StepReason};
 use crate::policy::{Workload, parse_span};
 
 /// The limit where the user gives none, in microseconds.
@@ -100,14 +100,14 @@ fn limit_cpu(
 ) -> Option<WantedChange> {
     let open = states.iter().filter(|state| !state.disabled && state.latency_us > limit);
     let reason = match open.map(named).collect::<Vec<_>>().join(", ") {
-        none if none.is_empty() && always => "waking from deep sleep takes time".to_owned(),
+        none if none.is_empty() && always => "waking from deep sleep takes time".into(),
         none if none.is_empty() => return None,
-        deeper => reason(&deeper, limit),
+        deeper => StepReason::DeepSleep { cpu, deeper, limit_us: limit },
     };
     let value = if limit == 0 { "n/a".to_owned() } else { limit.to_string() };
     let is_lower = now == "n/a" || now.parse().is_ok_and(|now: u64| 0 < now && now < limit);
     let (path, now) = (format!("{}/{FILE}", dir(cpu)), Some(now.to_owned()));
-    let write = WantedChange::write(now, &path, &value, ValueComparison::Text, &reason);
+    let write = WantedChange::write(now, &path, &value, ValueComparison::Text, reason);
     Some(if is_lower { write.already_if(true) } else { write })
 }
 
@@ -117,21 +117,14 @@ fn switch_off(cpu: usize, limit: u64, states: &[IdleState]) -> Vec<WantedChange>
     let switch = |(number, state): (usize, &IdleState)| {
         let path = format!("{}/cpuidle/state{number}/disable", dir(cpu));
         let now = Some(u8::from(state.disabled).to_string());
-        let reason = reason(&named(state), limit);
-        WantedChange::write(now, &path, "1", ValueComparison::Text, &reason)
+        let reason = StepReason::DeepSleep { cpu, deeper: named(state), limit_us: limit };
+        WantedChange::write(now, &path, "1", ValueComparison::Text, reason)
     };
     deeper.map(switch).collect()
 }
 
 fn named(state: &IdleState) -> String {
     format!("{} ({} µs)", state.name, state.latency_us)
-}
-
-fn reason(deeper: &str, limit: u64) -> String {
-    format!(
-        "leaving {deeper} takes longer than {limit} µs; the CPU idles in lighter states, which \
-         costs power"
-    )
 }
 
 /// Reads an exit latency that the kernel accepts as a limit, in microseconds.

@@ -11,6 +11,7 @@ use crate::documents::plan::{Plan, SkipReason, version_differences};
 use crate::failure::Failure;
 use crate::plan::{check_dropped, missing};
 use crate::run::{self, RunError, VersionChange};
+use crate::tunables::TUNABLES;
 use cpushield_linux::{Host, Store};
 use std::collections::BTreeSet;
 
@@ -133,9 +134,11 @@ fn notes_of_change(old: &Plan, new: &Plan) -> Vec<ShieldNote> {
     std::iter::once(cpus).chain(settings).collect()
 }
 
-/// Whether two plans are for the same CPUs and the same tunables.
+/// Whether two plans are for the same CPUs and the same tunables, with the same values.
 pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
     let (a, b) = (&old.shield, &new.shield);
+    let has_value = TUNABLES.iter().filter(|tunable| tunable.value.is_some());
+    let mut valued = has_value.map(|tunable| tunable.name);
     a.cpus == b.cpus
         && a.idle_siblings == b.idle_siblings
         && a.offline_siblings == b.offline_siblings
@@ -144,6 +147,8 @@ pub(super) fn is_same_version(old: &Plan, new: &Plan) -> bool {
         && a.balanced == b.balanced
         && a.evict == b.evict
         && a.closed == b.closed
+        && a.max_latency_ns == b.max_latency_ns
+        && valued.all(|name| a.tunables.value(name) == b.tunables.value(name))
         && old.operators == new.operators
         && unused_tunables(old) == unused_tunables(new)
         && !adds_disturbance(old, new)
@@ -175,4 +180,33 @@ fn unused_tunables(plan: &Plan) -> BTreeSet<&str> {
 pub(super) fn find_version(work: &WorkContext<'_>, name: &str) -> Result<Option<Plan>, Failure> {
     let mut plans = run::all_active(&work.host, &work.store)?.into_iter();
     Ok(plans.find(|plan| plan.shield.name == name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::fake::machine;
+    use crate::plan::plan;
+    use crate::policy::{ShieldRequest, TunableSetting, Workload};
+
+    #[test]
+    fn another_limit_is_another_version() {
+        let machine = machine(&["0", "1", "2", "3"], &[], &[]);
+        let version = |limit: Option<&str>, max_latency_ns| {
+            let value = |text: &str| TunableSetting::Value(text.to_owned());
+            let tunables = limit.map(|text| ("cpu-idle".to_owned(), value(text)));
+            let workload = Workload::Cyclic;
+            let tunables = tunables.into_iter().collect();
+            let request =
+                ShieldRequest { workload, max_latency_ns, tunables, ..Default::default() };
+            plan(&machine, &request).unwrap()
+        };
+        let versions = [(None, None), (Some("20us"), None), (Some("50us"), None), (None, Some(5))];
+        for (i, a) in versions.iter().enumerate() {
+            for (j, b) in versions.iter().enumerate() {
+                let same = is_same_version(&version(a.0, a.1), &version(b.0, b.1));
+                assert_eq!(same, i == j, "{a:?} {b:?}");
+            }
+        }
+    }
 }

@@ -80,7 +80,7 @@ snapshot() {
         grep -sH '' /proc/irq/*/smp_affinity_list /proc/irq/default_smp_affinity \
             /sys/devices/virtual/workqueue/cpumask /sys/devices/virtual/workqueue/*/cpumask \
             /sys/devices/system/cpu/cpu*/online /sys/devices/system/cpu/cpuidle/current_governor \
-            /sys/devices/system/cpu/cpu*/{cpufreq/scaling_governor,power/pm_qos_resume_latency_us} \
+            /sys/devices/system/cpu/cpu*/{cpufreq/scaling_{governor,min_freq,max_freq,setspeed},power/pm_qos_resume_latency_us,cpuidle/state*/disable} \
             /sys/class/graphics/fbcon/cursor_blink \
             /sys/devices/system/cpu/{intel_pstate/no_turbo,cpufreq/boost} \
             /sys/devices/system/machinecheck/machinecheck*/{check_interval,ignore_ce} \

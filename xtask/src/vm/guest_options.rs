@@ -44,6 +44,9 @@ pub struct GuestOptions {
     /// port named monitor); vm/interrupt-log.py then compares the logs with cpushield's trace
     #[arg(long)]
     pub interrupt_log: bool,
+    /// Give each CPU three idle states and four frequencies (vm/power-table.py)
+    #[arg(long)]
+    pub power: bool,
     /// Add another disk, /dev/vdb, which keeps written data
     #[arg(long, value_name = "FILE")]
     pub disk: Option<PathBuf>,

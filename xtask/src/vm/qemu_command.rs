@@ -153,6 +153,14 @@ fn add_devices(words: &mut CommandWords, options: &GuestOptions, dir: &SharedDir
         words.add("-drive", format!("if=none,id=nvme,format=raw,file={}", image.display()));
         words.add("-device", format!("nvme,serial=guest,drive=nvme,max_ioqpairs={queues}"));
     }
+    if options.power {
+        let (table, cpus) = (dir.file("power.aml"), options.smp.split(',').next().unwrap_or("1"));
+        let script = places::vm("power-table.py");
+        if !Command::new("python3").arg(script).arg(&table).arg(cpus).status()?.success() {
+            return Err("the table of idle states and frequencies could not be made".into());
+        }
+        words.add("-acpitable", format!("file={}", table.display()));
+    }
     if options.net {
         words.add("-nic", "user,model=e1000e");
     }
