@@ -199,4 +199,25 @@ mod tests {
         let switch = |cpu| format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state3/disable");
         assert_eq!(switches, [switch(2), switch(3)]);
     }
+
+    #[test]
+    fn a_command_has_the_limit_of_the_policy_once_and_only_where_it_counts() {
+        let mut shield = shield(&busy(CgroupMode::V2));
+        shield.max_latency_ns = Some(40_000);
+        let value = || TunableSetting::Value("50us".to_owned());
+        for (workload, setting, wanted) in [
+            (Workload::Cyclic, None, "--on cpu-idle=10us"),
+            (Workload::Cyclic, Some(true.into()), "--on cpu-idle=10us"),
+            (Workload::Cyclic, Some(value()), "--on cpu-idle=50us"),
+            (Workload::Cyclic, Some(false.into()), "--off cpu-idle"),
+            (Workload::Polling, Some(true.into()), "--on cpu-idle=10us"),
+            (Workload::Polling, None, ""),
+        ] {
+            shield.workload = workload;
+            shield.tunables = setting.map(|it| ("cpu-idle".to_owned(), it)).into_iter().collect();
+            let command = shield.request_command("apply");
+            assert!(command.ends_with(wanted), "{command}");
+            assert_eq!(command.matches("cpu-idle").count(), usize::from(!wanted.is_empty()));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! [`Shield`]: the CPUs of a shield and what was requested for them. Pure.
 
 use crate::documents::count_text::joined;
-use crate::policy::{ShieldRequest, TunableSettings, Workload};
+use crate::policy::{ShieldRequest, TunableSetting, TunableSettings, Workload};
 use cpushield_linux::CpuSet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -95,9 +95,14 @@ impl Shield {
         options.extend(self.balanced.then(|| "--balance".to_owned()));
         options.extend(self.evict.then(|| "--evict".to_owned()));
         options.extend(workload);
-        let sleep = self.sleep_limit_us().filter(|_| self.tunables.value("cpu-idle").is_none());
-        options.extend(sleep.map(|us| format!("--on cpu-idle={us}us")));
-        options.extend(self.tunables.iter().map(|(name, setting)| setting.option(name)));
+        let mut tunables = self.tunables.clone();
+        let is_cyclic = self.workload == Workload::Cyclic;
+        let has_limit = tunables.choice("cpu-idle").unwrap_or(is_cyclic);
+        let limit = self.sleep_limit_us().filter(|_| has_limit);
+        if let (Some(us), None) = (limit, tunables.value("cpu-idle")) {
+            tunables.set("cpu-idle", TunableSetting::Value(format!("{us}us")));
+        }
+        options.extend(tunables.iter().map(|(name, setting)| setting.option(name)));
         options.join(" ")
     }
 
